@@ -15,6 +15,8 @@ from toolwright import Policy, Runtime, ToolCall, tool
 from toolwright.log_fields import FIELDS, log_fields
 from toolwright.session.secrets.log_filter import LOGGERS
 
+AMOUNT = 471108150000001
+"""A number that is in no time and no id of a thread."""
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 
 
@@ -62,7 +64,7 @@ async def test_a_call_that_begins_to_wait_for_a_person_is_logged(
     caplog.set_level(logging.INFO, "toolwright")
     store = place if place == ":memory:" else tmp_path / place
     async with Runtime.open(store, tools=[pay], policy=Policy(on_ask="wait")) as runtime:
-        batch = runtime.session("s1").start_batch([ToolCall(id="c1", name="pay", arguments={"amount": 4711})])
+        batch = runtime.session("s1").start_batch([ToolCall(id="c1", name="pay", arguments={"amount": AMOUNT})])
         waiting = asyncio.ensure_future(batch.wait())
         async with fail_after(5):
             await runtime.session("s1").wait_for_idle()
@@ -80,11 +82,11 @@ async def test_a_call_that_begins_to_wait_for_a_person_is_logged(
         assert line.levelno == logging.INFO
         assert "'c1'" in line.getMessage()
         assert "toolwright approvals" in line.getMessage()
-        assert "4711" not in repr(vars(line))
+        assert str(AMOUNT) not in repr(vars(line))
         async with fail_after(5):
             await runtime.approve(asked[0].key)
             (outcome,) = await waiting
-        assert outcome.value == 4711
+        assert outcome.value == AMOUNT
 
 
 async def test_a_secret_in_a_field_is_redacted(caplog: pytest.LogCaptureFixture):

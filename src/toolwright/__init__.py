@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolwright.app import App
-    from toolwright.calls.authorise.approvals import Approval
     from toolwright.calls.batch import Batch
     from toolwright.calls.hooks import Answer, HookCall, PrepareCall, ProjectedCall, ReplaceArguments
     from toolwright.calls.policy import Policy, PolicySettings, Request, Rule
     from toolwright.calls.record import CallRecord, MemoryCallLog
+    from toolwright.calls.suspend.approvals import Approval
     from toolwright.errors import (
         BatchFailed,
         CapabilityError,
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
         ToolError,
         ToolOutcome,
     )
-    from toolwright.tools.registry import ToolRegistry
+    from toolwright.tools.registry import ScopedRegistry, ToolRegistry
+    from toolwright.tools.registry_views import filtered, overridden, prefixed, renamed
     from toolwright.tools.retry_policy import RetryPolicy
-    from toolwright.tools.scopes import ScopedRegistry, filtered, overridden, prefixed, renamed
     from toolwright.tools.subject import Subject
     from toolwright.tools.tool import Screened, Tool
     from toolwright.tools.turn_protocols import Budget, TurnEvent, TurnInfo, TurnOutcome, TurnWait
@@ -68,7 +68,7 @@ _HOMES = {
     "NO_TIMEOUT": "toolwright.tools.definition",
     "Answer": "toolwright.calls.hooks",
     "App": "toolwright.app",
-    "Approval": "toolwright.calls.authorise.approvals",
+    "Approval": "toolwright.calls.suspend.approvals",
     "Arguments": "toolwright.tools.arguments",
     "Attachment": "toolwright.tools.outcome",
     "Batch": "toolwright.calls.batch",
@@ -110,7 +110,7 @@ _HOMES = {
     "Runtime": "toolwright.runtime.runtime",
     "RuntimeClosed": "toolwright.errors",
     "ScheduleOptions": "toolwright.tools.background_protocols",
-    "ScopedRegistry": "toolwright.tools.scopes",
+    "ScopedRegistry": "toolwright.tools.registry",
     "Screened": "toolwright.tools.tool",
     "Session": "toolwright.session.session",
     "SpawnOptions": "toolwright.tools.background_protocols",
@@ -137,11 +137,11 @@ _HOMES = {
     "TurnWait": "toolwright.tools.turn_protocols",
     "Unfinished": "toolwright.session.recovery",
     "Usage": "toolwright.tools.model",
-    "filtered": "toolwright.tools.scopes",
-    "overridden": "toolwright.tools.scopes",
+    "filtered": "toolwright.tools.registry_views",
+    "overridden": "toolwright.tools.registry_views",
     "path": "toolwright.tools.claims",
-    "prefixed": "toolwright.tools.scopes",
-    "renamed": "toolwright.tools.scopes",
+    "prefixed": "toolwright.tools.registry_views",
+    "renamed": "toolwright.tools.registry_views",
     "resource": "toolwright.tools.claims",
     "tool": "toolwright.tools.function",
     "tools_of": "toolwright.tools.function",

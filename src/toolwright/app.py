@@ -19,7 +19,7 @@ from toolwright.runtime.opening import Opening
 from toolwright.runtime.runtime import Runtime, open_app
 from toolwright.stores.contracts.store import Store
 from toolwright.tools.registry import Catalogue
-from toolwright.tools.scopes import RegistryView
+from toolwright.tools.registry_views import RegistryView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

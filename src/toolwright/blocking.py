@@ -21,14 +21,14 @@ from toolwright.log_fields import log_fields
 from toolwright.schedules.schedules import ScheduleHandle
 from toolwright.session.secrets.secrets import Secrets
 from toolwright.session.services.attachments import Attachments
+from toolwright.session.services.details import Details
 from toolwright.session.services.files import Files
 from toolwright.session.services.keyvalue import KeyValue
 from toolwright.session.services.messages import Messages
 from toolwright.session.services.resources import Resources
 from toolwright.session.session import Session
 from toolwright.session.tool_catalogue import SessionCatalogue
-from toolwright.tools.registry import ToolRegistry
-from toolwright.tools.scopes import ScopedRegistry
+from toolwright.tools.registry import ScopedRegistry, ToolRegistry
 from toolwright.turns.turns import Turn
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 log = logging.getLogger("toolwright.blocking")
 
-_SERVICES = (Attachments, Files, KeyValue, Messages, Resources, Secrets, SessionCatalogue)
+_SERVICES = (Attachments, Details, Files, KeyValue, Messages, Resources, Secrets, SessionCatalogue)
 _LIVES_THERE = (
     Session,
     Batch,
@@ -123,10 +123,12 @@ class LoopThread:
         return self.reflect(answer.result())
 
     def reflect(self, thing: T) -> T:
-        """The thing itself, or a portal to it when it belongs to the thread; in a list, to each that does."""
+        """The thing itself, or a portal to it when it belongs to the thread; in a list or tuple, to each that does."""
         reflected: object = thing
         if isinstance(thing, list):
             reflected = [self.reflect(item) for item in thing]
+        elif isinstance(thing, tuple) and type(thing) is tuple:  # a named one is a value
+            reflected = tuple(self.reflect(item) for item in thing)
         elif isinstance(thing, _LIVES_THERE):
             reflected = BlockingPortal(thing, self)
         return cast("T", reflected)  # a portal has the same methods, and waits for their results

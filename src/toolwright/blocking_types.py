@@ -11,10 +11,10 @@ from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self, Unpack
 
-from toolwright.calls.authorise.approvals import Approval
 from toolwright.calls.hooks import Projector
 from toolwright.calls.policy import Policy, PolicySettings
 from toolwright.calls.record import MemoryCallLog
+from toolwright.calls.suspend.approvals import Approval
 from toolwright.events import AnyEvent
 from toolwright.session.archive.format import Exported, Imported
 from toolwright.session.children import Calls
@@ -28,9 +28,8 @@ from toolwright.tools.background_protocols import ScheduleOptions, SpawnOptions,
 from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import ModelClient
-from toolwright.tools.outcome import Image, ToolOutcome
-from toolwright.tools.registry import ToolRegistry, ToolSource
-from toolwright.tools.scopes import ScopedRegistry
+from toolwright.tools.outcome import Failure, Image, ToolOutcome
+from toolwright.tools.registry import ScopedRegistry, ToolRegistry, ToolSource
 from toolwright.tools.service_protocols import (
     AttachmentInfo,
     Connection,
@@ -40,6 +39,7 @@ from toolwright.tools.service_protocols import (
     Message,
     Resource,
     Sender,
+    SessionDetails,
 )
 from toolwright.tools.turn_protocols import Budget, Delivery, TurnEvent, TurnInfo, TurnOutcome
 
@@ -140,6 +140,14 @@ class BlockingResources(Protocol):
     ) -> Resource: ...
 
 
+class BlockingDetails(Protocol):
+    """A `Details` for code that is not async."""
+
+    def get(self) -> SessionDetails: ...
+
+    def set(self, *, title: str | None = None, locale: str | None = None) -> SessionDetails: ...
+
+
 class BlockingCatalogue(Protocol):
     """A `SessionCatalogue` for code that is not async."""
 
@@ -169,11 +177,17 @@ class BlockingBatch(Protocol):
 class BlockingRun(Protocol):
     """A `Run` for code that is not async."""
 
+    def append(self, name: str, payload: object = None, *, key: str | None = None, tell: bool = False) -> int: ...
+
     def cancel(self, reason: str = "the run was cancelled") -> bool: ...
 
     def children(self) -> list[BlockingRun]: ...
 
     def events(self) -> Iterable[RunEvent]: ...
+
+    def fail(self, failure: Failure | str) -> bool: ...
+
+    def finish(self, value: object = None, *, summary: str | None = None) -> bool: ...
 
     def follow(self, after: int = 0) -> Iterable[RunEvent]: ...
 
@@ -191,6 +205,18 @@ class BlockingRun(Protocol):
     def record(self) -> BackgroundRun: ...
 
     def refresh(self) -> BackgroundRun: ...
+
+    def report(
+        self,
+        *,
+        status: str | None = None,
+        progress: float | None = None,
+        total: float | None = None,
+        label: str | None = None,
+        unit: str | None = None,
+        output: str | None = None,
+        stream: str = "stdout",
+    ) -> bool: ...
 
     def resume(self, *, by: str | None = None) -> None: ...
 
@@ -305,6 +331,9 @@ class BlockingSession(Protocol):
     @property
     def attachments(self) -> BlockingAttachments: ...
 
+    @property
+    def batches(self) -> tuple[BlockingBatch, ...]: ...
+
     def call(self, name: str, /, **arguments: object) -> ToolOutcome: ...
 
     def cancel(self, reason: str = "the session was cancelled") -> None: ...
@@ -319,6 +348,9 @@ class BlockingSession(Protocol):
     def connections(self) -> list[Connection]: ...
 
     def definitions(self) -> list[ToolDefinition]: ...
+
+    @property
+    def details(self) -> BlockingDetails: ...
 
     def disconnect(self, provider: str) -> bool: ...
 
@@ -368,6 +400,16 @@ class BlockingSession(Protocol):
     def start_batch(self, calls: Calls, *, scope: str = "", **changes: Unpack[PolicySettings]) -> BlockingBatch: ...
 
     def subscribe(self, *, limit: int = 10000) -> BlockingSubscription: ...
+
+    def track(
+        self,
+        name: str,
+        input: Mapping[str, Any] | None = None,
+        *,
+        title: str | None = None,
+        signal_on_completion: bool = False,
+        id: str | None = None,
+    ) -> BlockingRun: ...
 
     def triggers(self) -> list[Trigger]: ...
 

@@ -18,9 +18,8 @@ def known_form(value: object) -> object:
     Raises:
         TypeError: it has none.
     """
-    dump = getattr(value, "model_dump", None)
-    if dump is not None:
-        return dump(mode="json")
+    if hasattr(value, "model_dump"):
+        return dump_model(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if hasattr(value, "__fspath__"):
@@ -29,6 +28,22 @@ def known_form(value: object) -> object:
         if isinstance(value, kind):
             return kind(value)
     raise TypeError(f"a value of type {type(value).__name__!r} has no JSON form")
+
+
+def dump_model(model: Any) -> Any:
+    """The plain data of a pydantic model, and of values inside it that only msgspec knows, such as an image.
+
+    Raises:
+        TypeError, ValueError: something inside has no JSON form.
+    """
+    try:
+        return model.model_dump(mode="json")
+    except ValueError:  # pydantic does not know something inside
+        return model.model_dump(mode="json", fallback=_builtin_form)
+
+
+def _builtin_form(value: object) -> object:
+    return msgspec.to_builtins(value, enc_hook=known_form)
 
 
 _encoder = msgspec.json.Encoder(enc_hook=known_form)

@@ -261,7 +261,7 @@ class _Pieces:
             # Its own dump is one call, which holds the interpreter's lock.
             if not is_within(value, self._most, MOST_DUMPED):
                 raise TooManyParts
-            self.write(value.model_dump(mode="json"), depth)
+            self.write(jsonx.dump_model(value), depth)
         else:
             self._write_fields(value, depth)
 

@@ -8,7 +8,7 @@ import pytest
 from tests.background.conftest import Stage
 from toolwright import Arguments, Policy, Rule, Tool, ToolContext, ToolDefinition, ToolRegistry, tool
 from toolwright.errors import RunRefused, ToolDefinitionError
-from toolwright.tools.scopes import renamed
+from toolwright.tools.registry_views import renamed
 
 
 @pytest.mark.promise("PROC-12")

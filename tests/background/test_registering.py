@@ -1,10 +1,12 @@
 """A run is in the store before it begins, and is known by its id."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.background.conftest import Stage
+from tests.loop_watch import LoopWatch
 from toolwright import RetryPolicy, ToolContext, tool
 from toolwright.errors import RunError
 
@@ -237,6 +239,36 @@ async def test_arguments_that_can_never_fit_are_refused_when_they_are_given(stag
             await session.schedule("repeat", args, cron="* * * * *")
     assert await session.runs() == []
     assert await session.schedules() == []
+
+
+@pytest.mark.promise("PROC-05", "SAFE-01")
+@pytest.mark.parametrize("large", ["x" * 1_100_000, [[]] * 10_001, [1] * 50_001], ids=["bytes", "lists", "items"])
+async def test_arguments_that_are_too_large_for_a_call_are_not_stored_for_later(
+    stage: Stage, large: Any, loop_watch: LoopWatch
+):
+    @tool(supports_background=True)
+    async def take(what: Any) -> None:
+        pass
+
+    session, args = (await stage.open(":memory:", take)).session("s"), {"what": large}
+    loop_watch.restart()
+    for start in (
+        lambda: session.spawn("take", args),
+        lambda: session.schedule("take", args, cron="* * * * *"),
+        lambda: session.on("something", "take", args),
+        lambda: session.track("take", args),
+    ):
+        with pytest.raises(RunError, match="The arguments have more than 1048576 bytes"):
+            await start()
+    assert (await session.runs(), await session.schedules(), await session.triggers()) == ([], [], [])
+
+
+@pytest.mark.promise("SES-03")
+async def test_a_program_that_has_not_used_a_secret_yet_does_not_schedule_it(stage: Stage, file: Path):
+    await (await stage.open(file, echo)).session("s").secrets.set("key", "correct-horse-battery")
+    session = (await stage.open(file, echo)).session("s")
+    with pytest.raises(RunError, match="hold the value of a secret"):
+        await session.schedule("echo", {"text": "correct-horse-battery"}, cron="* * * * *")
 
 
 @pytest.mark.promise("SES-03")

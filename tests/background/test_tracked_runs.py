@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from tests.background.conftest import Stage
+from tests.loop_watch import LoopWatch
 from tests.support import fail_after
-from toolwright import Failure, Policy, Rule, Runtime, ToolContext, tool
-from toolwright.errors import RunError, RunRefused
+from toolwright import Failure, Image, Policy, Rule, Runtime, ToolContext, tool
+from toolwright.errors import RunError, RunRefused, ToolwrightError
 
 
 @tool(supports_background=True)
@@ -261,3 +262,83 @@ async def test_progress_may_have_no_number(stage: Stage, place: str | Path):
     with pytest.raises(RunError, match="progress 'half' of a run"):
         await tracked.report(progress="half")  # type: ignore[arg-type]
     await tracked.finish()
+
+
+@pytest.mark.promise("PROC-13", "SES-03")
+async def test_no_part_of_a_report_on_a_tracked_run_shows_a_secret(stage: Stage, place: str | Path):
+    session = (await stage.open(place)).session("s")
+    secret = "correct-horse-battery"
+    await session.secrets.set("key", secret)
+    run = await session.track("deploy", signal_on_completion=True)
+    await run.report(status=secret, progress=1, label=secret, unit=secret, output=secret, stream=secret)
+    # Output comes in pieces of any length: a secret may begin in one and end in the next.
+    await run.report(output=f"first {secret[:10]}")
+    await run.report(output=f"{secret[10:]} last\n")
+    await run.append("checked", {secret: secret}, tell=True)
+    texts = [str(run.to_json()), await run.log(), str([event.payload async for event in run.events()])]
+    await run.finish({"token": secret}, summary=f"with {secret}")
+    other = await session.track("deploy")
+    await other.report(output=secret[:10])
+    await other.report(output=secret[10:])
+    await other.fail(Failure(message=secret, data={"token": secret}))
+    gone = await session.track("deploy")
+    await gone.report(output=secret[:10])
+    await gone.report(output=secret[10:])
+    await gone.cancel(secret)
+    texts += [str((await each.refresh()).to_json()) for each in (run, other, gone)]
+    texts += [await session.files.read(each.to_json()["log_path"]) for each in (run, other, gone)]
+    texts += [str(await session.messages.list()), str(await session.resources.list())]
+    assert [text for text in texts if secret in text] == []
+    assert "first [secret:key] last" in await run.log()
+
+
+@pytest.mark.promise("PROC-13", "SES-03")
+@pytest.mark.parametrize("given", [{"id": "correct-horse-battery"}, {"name": "correct-horse-battery"}])
+async def test_a_secret_is_no_name_and_no_id_of_a_run(stage: Stage, given: dict[str, Any]):
+    session = (await stage.open(":memory:", deploy)).session("s")
+    await session.secrets.set("key", "correct-horse-battery")
+    with pytest.raises(RunError, match="holds the value of a secret"):
+        await session.track(**{"name": "deploy", **given})
+    if "id" in given:
+        with pytest.raises(RunError, match="holds the value of a secret"):
+            await session.spawn("deploy", **given)
+
+
+@pytest.mark.promise("PROC-13", "SAFE-01")
+async def test_a_large_end_of_a_tracked_run_does_not_hold_up_the_loop(stage: Stage, loop_watch: LoopWatch):
+    session = (await stage.open(":memory:")).session("s")
+    await session.secrets.set("key", "correct-horse-battery")
+    large, many, lines = "x" * 7_000_000, [[1, 2, 3, 4]] * 30_000, "line\n" * 3_000_000
+    long, wide, told, failed = [await session.track("job", {"number": number}) for number in range(4)]
+    loop_watch.restart()
+    assert await long.finish(large)
+    assert await wide.finish(many)
+    assert await told.report(output=lines)
+    assert await failed.fail(large * 2)
+    assert long.outcome is not None
+    assert failed.outcome is not None
+    assert (len(long.outcome.value), len(long.outcome.text) < 60_000) == (7_000_000, True)
+    assert len(failed.outcome.text) < 60_000
+    for value in ("x" * 9_000_000, [[]] * 51_000):
+        with pytest.raises(RunError, match="is too large"):
+            await told.finish(value)
+
+
+@pytest.mark.promise("PROC-13", "OUT-11")
+async def test_a_tracked_run_may_end_with_an_image(stage: Stage, place: str | Path):
+    session = (await stage.open(place)).session("s")
+    run = await session.track("render")
+    picture = Image.from_bytes(b"pixels of a picture")
+    assert await run.finish({"preview": picture})
+    outcome = await run.wait()
+    assert outcome.images == (picture,)
+    assert outcome.value == {"preview": "[image: image/png, 19 bytes]"}
+
+
+@pytest.mark.promise("PROC-13")
+@pytest.mark.parametrize("name", ["status", "label", "unit", "output", "stream"])
+async def test_a_report_that_is_no_text_is_refused_by_its_name(stage: Stage, name: str):
+    session = (await stage.open(":memory:")).session("s")
+    given: dict[str, Any] = {name: 3}
+    with pytest.raises(ToolwrightError, match=f"The {name} 3 is not usable; use text"):
+        await (await session.track("job")).report(**given)

@@ -1,5 +1,6 @@
 """`toolwright worker`: a process that runs what waits in the background."""
 
+import asyncio
 import re
 import signal
 import socket
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run, Spawn, Workers, Working
-from toolwright import jsonx
+from tests.cli.talking import APP, write_agent
+from toolwright import App, jsonx
+from toolwright.testing import FunctionModel
 
 pytestmark = pytest.mark.usefixtures("background")
 

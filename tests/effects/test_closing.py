@@ -69,7 +69,7 @@ async def test_a_cut_off_call_that_is_cancelled_before_it_runs_again_keeps_what_
         blocking = session.start_batch([ToolCall(id="c0", name="block", arguments={})])
         await until(lambda: slots_in_use(session))
         batch = session.start_batch(calls)
-        await until(lambda: batch.calls[0].recovered == "rerun")
+        await until(lambda: (past := batch.calls[0].past) is not None and past.recovered == "rerun")
         batch.cancel()
         assert (await batch)[0].status == "cancelled"
         hold.set()

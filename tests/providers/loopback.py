@@ -89,7 +89,8 @@ class Loopback:
                 if not piece.is_set():
                     return False
                 continue
-            writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            if piece:  # an empty chunk would end the answer
+                writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             await writer.drain()
             await asyncio.sleep(0)  # so that each piece is a packet of its own
         if reply.hang:

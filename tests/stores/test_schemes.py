@@ -81,7 +81,7 @@ async def test_a_scheme_that_is_not_known_is_refused_with_the_remedy(open):
     assert "hunter2" not in said
 
 
-@pytest.mark.parametrize("location", ["", "a\0b", ":memory:", 3, None])
+@pytest.mark.parametrize("location", ["", "a\0b", "\ud800.db", ":memory:", 3, None])
 async def test_what_names_no_store_is_refused(location):
     with pytest.raises(StoreError, match="use the path of a file"):
         await open_store(location)

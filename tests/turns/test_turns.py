@@ -174,6 +174,17 @@ async def test_missing_and_repeated_call_ids_get_ids_of_their_own(open_runtime):
     assert model.requests[1].messages[1].native is None
 
 
+@pytest.mark.promise("TURN-01")
+async def test_a_call_id_that_the_conversation_has_already_is_changed(open_runtime):
+    calls = [call("same", "add", a=1, b=1)]
+    model = ScriptedModel([calls, calls, "Done.", calls, "Done."])
+    runtime = await open_runtime(add, model=model)
+    session = runtime.session("s")
+    first, second = await session.ask("?"), await session.ask("?")
+    ids = [each.call_id for each in (*first.calls, *second.calls)]
+    assert ids == ["same", "same_2", "same_3"]
+
+
 @pytest.mark.promise("TURN-02")
 async def test_a_fault_of_the_model_is_retried_with_backoff_and_then_fails_the_turn(open_runtime):
     clock, asked = FakeClock(), []

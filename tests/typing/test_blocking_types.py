@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from toolwright import Batch, Runtime, Session, blocking_types
+from toolwright import Batch, Runtime, Session, ToolContext, blocking_types, tool
 from toolwright.background.handle import Run
+from toolwright.blocking import BlockingPortal
 from toolwright.event_bus import Subscription
 from toolwright.schedules.schedules import ScheduleHandle
 from toolwright.session.secrets.secrets import Secrets
 from toolwright.session.services.attachments import Attachments
+from toolwright.session.services.details import Details
 from toolwright.session.services.files import Files
 from toolwright.session.services.keyvalue import KeyValue
 from toolwright.session.services.messages import Messages
@@ -23,6 +25,7 @@ PAIRS = {
     "BlockingAttachments": Attachments,
     "BlockingBatch": Batch,
     "BlockingCatalogue": SessionCatalogue,
+    "BlockingDetails": Details,
     "BlockingFiles": Files,
     "BlockingKeyValue": KeyValue,
     "BlockingMessages": Messages,
@@ -40,8 +43,8 @@ NAMES = {kind.__name__: name for name, kind in PAIRS.items()} | {
     "ScheduleClient": "BlockingSchedule",
     "TurnClient": "BlockingTurn",
 }
-LEFT_OUT = {"open", "open_blocking", "worker", "drain"}
-"""Names of a runtime that make no sense on a blocking one: an opening, and what a worker's program needs."""
+LEFT_OUT = {"BlockingRuntime": {"open", "open_blocking", "worker", "drain"}, "BlockingSubscription": {"push"}}
+"""Names without use on a blocking object: an opening, what a worker's program needs, and what the runtime uses."""
 
 
 def public(kind: type) -> dict[str, Any]:
@@ -84,8 +87,34 @@ def test_a_blocking_class_has_the_signatures_of_its_async_class(name):
 
 
 @pytest.mark.promise("APP-06")
-def test_every_public_method_of_a_runtime_is_on_the_blocking_one():
-    assert public(Runtime).keys() - LEFT_OUT <= public(blocking_types.BlockingRuntime).keys()
+@pytest.mark.parametrize("name", sorted(PAIRS.keys() - {"BlockingBatch"}))  # most of a batch is for the runtime
+def test_every_public_name_of_an_object_is_on_the_blocking_one(name):
+    declared = public(getattr(blocking_types, name)).keys()
+    assert public(PAIRS[name]).keys() - LEFT_OUT.get(name, set()) <= declared
+
+
+@pytest.mark.promise("APP-06")
+def test_nothing_that_a_blocking_runtime_gives_has_to_be_awaited():
+    @tool
+    async def wait(ctx: ToolContext) -> None:
+        await ctx.receive("enough")
+
+    with Runtime.open_blocking(tools=[wait]) as runtime:
+        session = runtime.session("s")
+        batch = session.start_batch([{"id": "c1", "name": "wait"}])
+        tracked = session.track("deploy")
+        objects = [runtime, session, batch, tracked, *session.batches, *session.runs()]
+        objects += [getattr(session, name) for name, kind in public(Session).items() if isinstance(kind, property)]
+        assert len(session.batches) == 1
+        for each in objects:
+            if not isinstance(each, BlockingPortal):
+                awaited = [name for name in dir(each) if inspect.iscoroutinefunction(getattr(each, name))]
+                assert not awaited, (each, awaited)
+        session.batches[0].cancel()
+        assert session.details.set(title="Deployment").title == "Deployment"
+        assert tracked.report(status="Half way")
+        assert tracked.finish("done")
+        assert tracked.wait().value == "done"
 
 
 @pytest.mark.promise("APP-06")

@@ -8,7 +8,9 @@ from typing import cast, get_args
 from toolwright import jsonx
 from toolwright.calls.authorise.authority import Origin
 from toolwright.calls.policy import Policy
+from toolwright.calls.prepare.prepare import MOST_CONTAINERS, MOST_ITEMS
 from toolwright.errors import InvalidArguments, RunError, ServiceError
+from toolwright.large_json import has_few_parts, is_within
 from toolwright.session.core import SessionCore
 from toolwright.session.services.quotas import to_json
 from toolwright.stores.contracts.background_run import Disposition, Options
@@ -72,20 +74,29 @@ def require_background(tool: Tool | None, name: str, policy: Policy) -> None:
         raise RunError(f"Tool does not support background execution: {name}")
 
 
-def require_arguments(args: object, hides: Callable[[bytes], bool] | None) -> bytes:
+def require_arguments(args: object, hides: Callable[[bytes], bool] | None, policy: Policy) -> bytes:
     """The JSON of the arguments of a run. `hides` says whether some JSON holds a secret of the session, if it has any.
 
+    They have the same limits as those of a call: a run with more would fail each time, and be stored in vain.
+
     Raises:
-        RunError: they are not an object, or hold a secret in clear.
+        RunError: they are not an object, are too large, or hold a secret in clear.
     """
     if args is None or not isinstance(args, Mapping):
         if args is not None:
             raise RunError("Missing required parameter: args (object expected)")
         args = {}
+    args, limit = dict(args), policy.max_argument_bytes
     try:
-        data = to_json("arguments of a run", dict(args))
-    except ServiceError as error:
-        raise RunError(str(error)) from error
+        data = to_json("input of a run", args) if is_within(args, limit, MOST_ITEMS) else None
+    except (ServiceError, jsonx.TooDeep) as error:
+        raise RunError(f"The arguments cannot be used: {error}") from error
+    if data is None or len(data) > limit or not has_few_parts(data, MOST_CONTAINERS, MOST_ITEMS):
+        raise RunError(
+            f"The arguments have more than {limit} bytes, or more than {MOST_CONTAINERS} lists and objects, or more "
+            f"than {MOST_ITEMS} items; send less, or refer to a file",
+            "too_large",
+        )
     if hides is not None and hides(data):
         raise RunError("The arguments hold the value of a secret, and would be stored; give the tool its name")
     return data
@@ -122,6 +133,17 @@ def title_of(tool: Tool, title: object, hides: Callable[[bytes], bool] | None) -
         raise RunError("The title holds the value of a secret, and would be shown; use another")
     text = " ".join((title or "").split()) or tool.definition.display_name or f"Background {tool.definition.name}"
     return text[:200]
+
+
+def require_no_secret(what: str, name: str, hides: Callable[[bytes], bool] | None) -> str:
+    """The name, which is stored and shown.
+
+    Raises:
+        RunError: it holds a secret in clear.
+    """
+    if hides is not None and hides(jsonx.encode(name)):
+        raise RunError(f"The {what} of a run holds the value of a secret, and would be shown; use another")
+    return name
 
 
 def options_of(timeout: float | None, signal_on_completion: object, disposition: object) -> Options:

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from toolwright.background.checks import LONGEST, require_background
 from toolwright.background.ending import abandoned, end, failed, make_ending, stopped, timed_out
-from toolwright.background.event_collector import EventCollector
-from toolwright.background.report_writer import ReportWriter
+from toolwright.background.run_reports import EventCollector, ReportWriter
 from toolwright.calls.batch import Batch
 from toolwright.calls.policy import Policy
 from toolwright.errors import (

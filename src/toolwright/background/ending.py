@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import re
@@ -10,6 +11,8 @@ from typing import Any
 
 from toolwright import jsonx
 from toolwright.background.output import capped, printed, render
+from toolwright.calls.redact import off_loop, weight
+from toolwright.calls.redactor import Redactor
 from toolwright.errors import ServiceError
 from toolwright.log_fields import log_fields
 from toolwright.stores.contracts.background_run import BackgroundRun, Status, artifact_paths
@@ -61,11 +64,13 @@ async def end(
     *,
     has_output: bool = True,
     report: Report | None = None,
+    redactor: Redactor | None = None,
 ) -> Status | None:
     """End a run, with as much of its artifacts and its message as can be written, and return the status it ended with.
 
-    `has_output` means that the store may have output of it; `report` is written with its end. None when it was ended
-    before, or another worker holds it.
+    `has_output` means that the store may have output of it; `report` is written with its end. `redactor` removes
+    secrets from its whole log, where only the pieces of it were searched. None when it was ended before, or another
+    worker holds it.
 
     Raises:
         StoreError: the store could not write.
@@ -73,7 +78,8 @@ async def end(
     pieces, logged = await printed(store, run.id) if has_output and run.options.artifacts else ([], 0)
     artifact_error = message_error = None
     for files, tell in ((True, True), (False, True), (True, False), (False, False)):
-        ending = make_ending(
+        make = functools.partial(
+            make_ending,
             run,
             outcome,
             at,
@@ -85,7 +91,9 @@ async def end(
             artifact_error=None if files else artifact_error,
             message_error=None if tell else message_error,
             report=report,
+            redactor=redactor,
         )
+        ending = await off_loop(weight(outcome) + logged, make)
         try:
             return ending.status if await store.finish(ending, quotas) else None
         except ServiceError as error:
@@ -115,13 +123,13 @@ def make_ending(
     artifact_error: str | None = None,
     message_error: str | None = None,
     report: Report | None = None,
+    redactor: Redactor | None = None,
 ) -> Ending:
     """The end of a run with an outcome, after it printed so much. `gone` is the worker that left it, if one did.
 
     `files` and `tell` say whether its artifacts and its message are part of it, where they are requested at all.
     """
     status, message = _status(outcome, gone)
-    summary = _cut(_summary(outcome) or message)
     files, tell = files and run.options.artifacts, tell and run.options.signal_on_completion
     evidence = b""
     if status == "abandoned":
@@ -130,11 +138,13 @@ def make_ending(
     if files:
         result: Any = outcome.value if status == "completed" else {"status": status, "error": message}
         text = json.dumps(result, indent=2, ensure_ascii=False, default=str)
-        paths = artifact_paths(run.id)
+        paths, log_text = artifact_paths(run.id), _log(outcome, pieces, logged)
+        log_text = log_text if redactor is None else redactor.text(log_text)
         written = [
-            (paths["log_path"], _log(outcome, pieces, logged).encode("utf-8", "replace")),
+            (paths["log_path"], log_text.encode("utf-8", "replace")),
             (paths["result_path"], text.encode("utf-8", "replace")),
         ]
+    summary = _cut(_summary(outcome) or message)
     return Ending(
         id=run.id,
         token=run.token,

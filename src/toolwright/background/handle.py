@@ -22,7 +22,7 @@ from toolwright.background.tracked import (
     success,
 )
 from toolwright.calls.authorise.authority import combine
-from toolwright.calls.redact import redact_failure
+from toolwright.calls.redactor import Redactor
 from toolwright.errors import KeyRefused, RunError
 from toolwright.session.open_sessions import require_session_id
 from toolwright.session.services.quotas import require_name, to_json
@@ -141,8 +141,10 @@ class Run:
 
     async def log(self) -> str:
         """Its output so far: all of it, or its beginning and its end where it is very much."""
-        await self.refresh()
-        return render(*await printed(self._store, self.id))
+        run = await self.refresh()
+        text = render(*await printed(self._store, self.id))
+        # The reports on a tracked run come one by one: a secret may begin in one and end in the next.
+        return await self._background.sessions.redacted(run.session, text) if run.options.tracked else text
 
     async def cancel(self, reason: str = "the run was cancelled") -> bool:
         """Ask the run and all that it started to stop; False when it was finished already.
@@ -156,7 +158,8 @@ class Run:
         for run in left:
             if run.status == "queued" or run.options.tracked:
                 outcome = stopped(run, begun=run.attempts > 0 or run.options.tracked)
-                await end(self._store, shared.quotas, run, outcome, shared.clock.now())
+                redactor = await background.sessions.redactor(run.session) if run.options.tracked else None
+                await end(self._store, shared.quotas, run, outcome, shared.clock.now(), redactor=redactor)
         background.poke(begin=False)
         background.watch.ring([run.id for run in left])
         await self.refresh()
@@ -255,17 +258,19 @@ class Run:
                 usable.
         """
         run, background = await self._tracked(), self._background
-        said = [
-            None if text is None else await background.sessions.redacted(run.session, text)
-            for text in (status, label, output)
-        ]
+        given = {"status": status, "label": label, "unit": unit, "output": output, "stream": stream}
+        said = {
+            name: None if text is None else await background.sessions.redacted(run.session, text, name)
+            for name, text in given.items()
+        }
         report = report_of(
             run,
             background.shared.clock.now(),
-            status=said[0],
-            progress=progress_of(progress, total, said[1], unit),
-            output=said[2],
-            stream=stream,
+            status=said["status"],
+            progress=progress_of(progress, total, said["label"], said["unit"]),
+            output=said["output"],
+            stream=said["stream"] or "output",
+            redactor=await background.sessions.redactor(run.session),
         )
         lost = await self._store.report([report])
         background.watch.ring([self.id])
@@ -282,9 +287,9 @@ class Run:
             ServiceError: the value has no JSON form.
         """
         run, sessions = await self._tracked(), self._background.sessions
-        data, redactor = to_json("value of a run", value), await sessions.redactor(run.session)
-        said = None if summary is None else await sessions.redacted(run.session, summary)
-        return await self._end(success(run, data if redactor is None else redactor.json(data), said))
+        redactor = await sessions.redactor(run.session)
+        said = None if summary is None else await sessions.redacted(run.session, summary, "summary")
+        return await self._end(await success(run, value, said, redactor), redactor)
 
     async def fail(self, failure: Failure | str) -> bool:
         """End a tracked run with a failure, or with the message of one. False when it was finished already.
@@ -296,11 +301,11 @@ class Run:
         if not isinstance(failure, Failure):
             failure = Failure(message=require_text("failure", failure), code="failed")
         redactor = await self._background.sessions.redactor(run.session)
-        return await self._end(failure_of(run, failure if redactor is None else redact_failure(redactor, failure)))
+        return await self._end(await failure_of(run, failure, redactor), redactor)
 
-    async def _end(self, outcome: ToolOutcome) -> bool:
+    async def _end(self, outcome: ToolOutcome, redactor: Redactor | None) -> bool:
         shared = self._background.shared
-        first = await end(self._store, shared.quotas, self._run, outcome, shared.clock.now())
+        first = await end(self._store, shared.quotas, self._run, outcome, shared.clock.now(), redactor=redactor)
         self._background.watch.ring([self.id])
         await self.refresh()
         return first is not None

@@ -16,6 +16,7 @@ from toolwright.background.checks import (
     options_of,
     provenance_of,
     require_arguments,
+    require_no_secret,
     title_of,
 )
 from toolwright.background.handle import Run
@@ -27,6 +28,7 @@ from toolwright.session.services.quotas import Marker, Marks
 from toolwright.stores.contracts.background_run import (
     BackgroundRun,
     Disposition,
+    Options,
     Registration,
     new_run_id,
     require_run_id,
@@ -35,6 +37,7 @@ from toolwright.stores.contracts.journal import RUN_SCOPE
 from toolwright.stores.contracts.run_store import RunStore
 from toolwright.stores.contracts.sessions import Mark
 from toolwright.tools.outcome import encodable
+from toolwright.tools.tool import Tool
 
 
 class Runs:
@@ -89,25 +92,20 @@ class Runs:
         """
         background, session, origin = self._background, self._session, self._origin
         found = backgroundable(session, tool, origin.policy)
-        name, hides = found.definition.name, None if session.environment.redactor is None else session.hides
-        registration = Registration(
-            id=new_run_id() if id is None else require_run_id(id),
-            session=session.id,
-            tool=name,
-            arguments=require_arguments(args, hides),
-            title=title_of(found, title, hides),
-            options=options_of(timeout, signal_on_completion, disposition),
-            at=background.shared.clock.now(),
-            parent=self._parent,
-            provenance=provenance_of(origin, session.id),
-            authority=session.written_authority(origin),
-        )
+        options = options_of(timeout, signal_on_completion, disposition)
+        registration = self._registration(found, args, title, options, id)
         try:
             require_allowed(origin, session.id, found, registration.arguments, id=registration.id)
         except InvalidArguments as error:
             raise not_fitting(found, error) from error
         mark = self._marker.mark(
-            "runs.spawn", name, registration.arguments.decode(), registration.title, timeout, disposition, id
+            "runs.spawn",
+            registration.tool,
+            registration.arguments.decode(),
+            registration.title,
+            timeout,
+            disposition,
+            id,
         )
         run = await self._register(registration, mark)
         if background.shared.alone and not run.over:
@@ -140,23 +138,31 @@ class Runs:
             RunRefused: the policy of its starter denies work of this name, or would ask a person first.
             RunError: there are too many tracked runs, or something is not usable.
         """
-        background, session, origin = self._background, self._session, self._origin
-        found, options = tracked_tool(name), options_of(None, signal_on_completion, "resume")
-        registration = Registration(
-            id=new_run_id() if id is None else require_run_id(id),
+        origin, found = self._origin, tracked_tool(name)
+        require_no_secret("name", found.name, self._session.hides)
+        options = replace(options_of(None, signal_on_completion, "resume"), tracked=True)
+        registration = self._registration(found, input, title, options, id)
+        require_allowed(origin, self._session.id, found, registration.arguments, id=registration.id, outright=True)
+        mark = self._marker.mark("runs.track", name, registration.arguments.decode(), registration.title, id)
+        return self._handle(await self._register(registration, mark))
+
+    def _registration(
+        self, tool: Tool, args: Mapping[str, Any] | None, title: str | None, options: Options, id: str | None
+    ) -> Registration:
+        session, origin = self._session, self._origin
+        hides = None if session.environment.redactor is None else session.hides
+        return Registration(
+            id=new_run_id() if id is None else require_no_secret("id", require_run_id(id), hides),
             session=session.id,
-            tool=found.name,
-            arguments=require_arguments(input, session.hides),
-            title=title_of(found, title, session.hides),
-            options=replace(options, tracked=True),
-            at=background.shared.clock.now(),
+            tool=tool.definition.name,
+            arguments=require_arguments(args, hides, origin.policy),
+            title=title_of(tool, title, hides),
+            options=options,
+            at=self._background.shared.clock.now(),
             parent=self._parent,
             provenance=provenance_of(origin, session.id),
             authority=session.written_authority(origin),
         )
-        require_allowed(origin, session.id, found, registration.arguments, id=registration.id, outright=True)
-        mark = self._marker.mark("runs.track", name, registration.arguments.decode(), registration.title, id)
-        return self._handle(await self._register(registration, mark))
 
     async def _register(self, registration: Registration, mark: Mark | None) -> BackgroundRun:
         limits = limits_of(self._origin.policy, self._background.shared.quotas.resources)

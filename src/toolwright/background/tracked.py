@@ -6,16 +6,21 @@ is finished. No worker ever takes it: the program that does the work, or watches
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.argument_checks import require_text
-from toolwright.background.event_collector import STREAM, WORDS
 from toolwright.background.output import Gathered, LogText, live_tail
+from toolwright.background.run_reports import STREAM, WORDS
 from toolwright.calls.finalise.truncate import bound
-from toolwright.errors import RunError, ToolDefinitionError
+from toolwright.calls.redact import off_loop, redact_outcome, weight
+from toolwright.calls.redactor import Redactor
+from toolwright.calls.returned_media import MARK, take_media
+from toolwright.errors import RunError, ServiceError, ToolDefinitionError
+from toolwright.large_json import MOST_CONTAINERS, MOST_ITEMS, TooLong, encode_in_pieces, has_few_parts, is_small
 from toolwright.session.services.quotas import to_json
 from toolwright.stores.contracts.background_run import BackgroundRun, Progress
 from toolwright.stores.contracts.run_store import Report
@@ -27,6 +32,8 @@ LARGEST_VALUE = 8 * 1024 * 1024
 """Bytes of the value of a tracked run."""
 LARGEST_EVENT = 256 * 1024
 """Bytes of the payload of an event that a host appends."""
+LONGEST_SUMMARY = 2_000
+"""Characters of a summary that are stored."""
 MOST_LINES = 2_000
 MOST_BYTES = 50 * 1024
 """How much of a value a model reads."""
@@ -99,15 +106,20 @@ def report_of(
     status: str | None,
     progress: Progress | None,
     output: str | None,
-    stream: object,
+    stream: str,
+    redactor: Redactor | None,
 ) -> Report:
-    """A host's report on a tracked run, as its store has it."""
+    """A host's report on a tracked run, as its store has it.
+
+    Its text has no secrets; `redactor` finds one that began in the report before.
+    """
     gathered, tail = Gathered(run.log_chars), None
     if output:
-        gathered.add(" ".join(encodable(require_text("stream", stream))[:STREAM].split()) or "output", output)
+        gathered.add(" ".join(stream[:STREAM].split()) or "output", output)
     pieces, dropped = gathered.take()
     if pieces:
         tail = live_tail(run.tail, pieces, LogText(run.tail))
+        tail = tail if redactor is None else redactor.text(tail)
     return Report(
         id=run.id,
         token=run.token,
@@ -120,24 +132,55 @@ def report_of(
     )
 
 
-def success(run: BackgroundRun, payload: bytes, summary: str | None) -> ToolOutcome:
-    """The outcome of a tracked run that ended with a value.
+async def success(run: BackgroundRun, value: object, summary: str | None, redactor: Redactor | None) -> ToolOutcome:
+    """The outcome of a tracked run that ended with a value. A large one is encoded and searched in a thread.
 
     Raises:
         RunError: the value is too large.
+        ServiceError: it has no JSON form.
     """
-    if len(payload) > LARGEST_VALUE:
-        raise RunError(
-            f"The value of run {run.id!r} has {len(payload)} bytes, and may have {LARGEST_VALUE}; use a file"
-        )
-    metadata = None if summary is None else {"summary": summary}
-    outcome = ToolOutcome(run.id, run.tool, "success", payload=payload, attempts=1, metadata=metadata)
-    return replace(outcome, model_text=bound(outcome.text, MOST_LINES, MOST_BYTES))
+    outcome = await asyncio.to_thread(_success, run, value) if not is_small(value) else _success(run, value)
+    if summary is not None:
+        outcome = replace(outcome, metadata={"summary": summary[:LONGEST_SUMMARY]})
+    return await _for_model(outcome, redactor)
 
 
-def failure_of(run: BackgroundRun, failure: Failure) -> ToolOutcome:
-    """The outcome of a tracked run that failed."""
-    return ToolOutcome(run.id, run.tool, "failure", failure=failure, attempts=1, may_have_run=True)
+def _success(run: BackgroundRun, value: object) -> ToolOutcome:
+    try:
+        data = encode_in_pieces(value, LARGEST_VALUE)
+    except TooLong as error:
+        raise _too_large(run) from error
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ServiceError(f"The value of a run has no JSON form: {error}") from error
+    if not has_few_parts(data):
+        raise _too_large(run)
+    data, images, attachments = take_media(value, data) if MARK in data else (data, (), ())
+    return ToolOutcome(run.id, run.tool, "success", payload=data, attempts=1, images=images, attachments=attachments)
+
+
+def _too_large(run: BackgroundRun) -> RunError:
+    return RunError(
+        f"The value of run {run.id!r} is too large: it may have {LARGEST_VALUE} bytes, {MOST_CONTAINERS} lists and "
+        f"objects, and {MOST_ITEMS} items; use a file"
+    )
+
+
+async def failure_of(run: BackgroundRun, failure: Failure, redactor: Redactor | None) -> ToolOutcome:
+    """The outcome of a tracked run that failed. A message that is too long is cut."""
+    over = len(failure.message) - LARGEST_EVENT
+    if over > 0:
+        failure = replace(failure, message=f"{failure.message[:LARGEST_EVENT]} [{over} characters omitted]")
+    outcome = ToolOutcome(run.id, run.tool, "failure", failure=failure, attempts=1, may_have_run=True)
+    return await _for_model(outcome, redactor)
+
+
+async def _for_model(outcome: ToolOutcome, redactor: Redactor | None) -> ToolOutcome:
+    """The outcome without secrets, with as much text as a model reads."""
+    size = weight(outcome)
+    if redactor is not None:
+        outcome = await off_loop(size, redact_outcome, redactor, outcome)
+    text = await off_loop(size, outcome.full_text)
+    return replace(outcome, model_text=await off_loop(size, bound, text, MOST_LINES, MOST_BYTES))
 
 
 def event_text(payload: bytes) -> str:

@@ -82,7 +82,7 @@ class Triggers:
         await self._session.know_secrets()
         found = backgroundable(self._session, tool, self._origin.policy)
         hides = self._session.hides
-        arguments = jsonx.decode(require_arguments(args, hides))
+        arguments = jsonx.decode(require_arguments(args, hides, self._origin.policy))
         options = options_of(timeout, signal_on_completion, "resume")
         pattern = _require_pattern(match)
         if hides(jsonx.encode(pattern)):

@@ -1,4 +1,5 @@
-"""The worker. Owns claiming background runs, holding them by leases, and handing them back; not their work."""
+"""The worker. Owns claiming background runs, holding them by leases, handing them back, and counting that; not their
+work."""
 
 from __future__ import annotations
 
@@ -6,17 +7,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
 from toolwright.background.change_watch import ChangeWatch
 from toolwright.background.claimed_run import ClaimedRun
-from toolwright.background.report_writer import ReportWriter
-from toolwright.background.worker_counts import WorkerCounts
+from toolwright.background.run_reports import ReportWriter
 from toolwright.errors import StoreError, StoreLost
 from toolwright.ids import uuid7
 from toolwright.log_fields import log_fields
 from toolwright.session.open_sessions import OpenSessions
 from toolwright.session.parts import SharedParts
+from toolwright.stores.contracts.background_run import BackgroundRun, Status
 from toolwright.stores.contracts.run_store import Report, RunStore
 
 log = logging.getLogger("toolwright.background")
@@ -30,6 +31,37 @@ LOOK = 0.5
 
 Chore = Callable[[float], Awaitable[bool]]
 """Something else that a worker does each time it looks, at an instant; True when there may be more to do at once."""
+
+
+WorkerAction = Literal["started", "taken_over", "completed", "failed", "cancelled", "abandoned", "handed_back", "lost"]
+"""The actions of a worker on a run. A run that another worker had begun is "started" and "taken_over". A run that
+another worker claimed meanwhile is "lost"."""
+
+Listener = Callable[[WorkerAction, BackgroundRun], None]
+"""Called at once, on the loop of the worker. The run is as it was when it was claimed."""
+
+
+class WorkerCounts:
+    """The actions of one worker, each with how often it was taken."""
+
+    def __init__(self) -> None:
+        # All of them from the beginning: a thread may read this while it changes, and finds the same keys.
+        self.by_action: dict[WorkerAction, int] = dict.fromkeys(get_args(WorkerAction), 0)
+        self._listeners: list[Listener] = []
+
+    def listen(self, listener: Listener) -> None:
+        """Call this listener for every action from now on."""
+        self._listeners.append(listener)
+
+    def note(self, action: WorkerAction, run: BackgroundRun) -> None:
+        """Count an action, and call the listeners."""
+        self.by_action[action] += 1
+        for listener in self._listeners:
+            listener(action, run)
+
+    def end(self, status: Status | None, run: BackgroundRun) -> None:
+        """A run ended with this status, or with none: then it is lost."""
+        self.note(next((action for action in self.by_action if action == status), "lost"), run)
 
 
 class Worker:

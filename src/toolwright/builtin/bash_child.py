@@ -396,7 +396,7 @@ def _walk(files: FileSystem) -> Iterator[tuple[str, str]]:
             yield path, kind
 
 
-def _restore(shell: Bash, state: Any) -> bool:
+def _restore(shell: Bash, state: str | None) -> bool:
     if state is None:
         return True
     # Anything that can write the session's keys can write this one: it may be anything, and is tried, not trusted.

@@ -1,8 +1,8 @@
 """A call on its way, from its submission to its outcome. Owns what is known of it; each stage owns what it does.
 
-`ActiveCall` is a `PreparedCall` with a phase and parts: its ticket, which admission writes, and its record. Fields that
-few calls need have their default in the class, and a value of their own only in the calls that write it. What the calls
-of one batch share is its `BatchState`.
+`ActiveCall` is a `PreparedCall` with a phase and parts, each of which one stage writes: its ticket (admission), its
+record, its `Past` (journal) and its `Suspension` (steps and waits). Parts and fields that few calls need are made when
+they are used: until then the class has their default. The batch of a call is an `OwnerBatch`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
+
+from msgspec import Struct, field
 
 from toolwright.calls.context import BatchContext, ToolPlan
 from toolwright.calls.environment import CallEnvironment
@@ -70,10 +72,9 @@ class Executor(Protocol):
     def released(self) -> None: ...
 
 
-class BatchState:
-    """What the calls of one batch share, and what they tell it. `Batch` is the one that there is."""
-
-    __slots__ = ("context", "env", "failed", "id", "parent", "policy", "scope", "stop_reason", "timeout")
+class OwnerBatch(Protocol):
+    """The batch of a call, as the call sees it: what its calls share, and what they tell it. `Batch` is the one that
+    there is."""
 
     id: str
     scope: str
@@ -92,36 +93,86 @@ class BatchState:
     @property
     def fault(self) -> Exception | None:
         """Why the calls, or the call that made them, could not be recorded or run."""
-        batch: BatchState = self
-        while batch.failed is None and batch.parent is not None:
-            batch = batch.parent.owner
-        return batch.failed
+        ...
 
     def store_failed(self, fault: Exception) -> None:
         """What happened cannot be written down: raise that where the batch is awaited, and start no more."""
-        self.machine_failed(fault)
-        self.cancel(UNRECORDED)
+        ...
 
     def machine_failed(self, fault: Exception) -> None:
         """The machine could not run a call: raise that where the batch is awaited, when the other calls are done."""
-        if self.failed is None:
-            self.failed = fault
-
-    def cancel(self, reason: str = "the batch was cancelled") -> None:
-        """Stop every call of the batch."""
-        raise NotImplementedError
+        ...
 
     def call_concluded(self, call: ActiveCall, outcome: ToolOutcome, finished: float) -> None:
         """A call has its outcome; perhaps the batch is done."""
-        raise NotImplementedError
+        ...
 
     def call_waits(self, call: ActiveCall, waits: bool) -> None:
         """A call begins or ends to wait for something outside."""
-        raise NotImplementedError
+        ...
 
     def start_over(self, call: ActiveCall) -> None:
         """The execution that a call shared was stopped before it ran: let the call run itself."""
-        raise NotImplementedError
+        ...
+
+
+Recovery = Literal["left", "again", "run", "rerun", "waiting", "probed", "asked", "interrupted", "given_up"]
+"""What is done about a call that came before: `left` is nothing so far, `again` a call that ended because a connection
+was missing and is run with its effects done. The others are what its crash policy led to."""
+
+
+class Waited(NamedTuple):
+    """A wait of a call that was cut off, which it must wait for again before it may run.
+
+    `name` is the provider of a connection, or names the question about a crash; `request` is that of an approval.
+    """
+
+    kind: Literal["completion", "connection", "crash", "approval"]
+    name: str = ""
+    request: Wait | None = None
+
+
+class Past(Struct):
+    """What the journal knew of a call that came before and goes on here. `journal/` alone makes and writes it."""
+
+    recovered: Recovery
+    started_at: float | None = None
+    """When the execution that was cut off had started, if it had."""
+    pending: bool = False
+    """True when its code had ended then, and its completion was to come."""
+    crashes: int = 0
+    before: ToolOutcome | None = None
+    """The outcome that is taken back while the call is run again for it."""
+    waited: list[Waited] = field(default_factory=list)
+    """The waits that it must go through again, the first one first."""
+
+
+class Suspension(Struct):
+    """What a call does durably, and what it waits for outside. Made at its first step, wait or key; `suspend/` alone
+    writes it."""
+
+    key: CallKey
+    effects: CallEffects | None = None
+    key_taken: bool = False
+    """True once its completion key was handed out, until its completion has come."""
+    waiting: bool = False
+    """True while its batch counts it among the waiting calls."""
+    waits: int = 0
+    """How many waits its code is in."""
+    slot: asyncio.Future[None] | None = None
+    """Done when it has its slots again."""
+    watch: Watch | None = None
+    connecting: dict[str, tuple[int, float | None]] = field(default_factory=dict)
+    """By provider, how often it waited for a connection, and the instant of the one that it was last run with."""
+
+
+class Reports(Struct):
+    """What a call told while it runs: its live output, where secrets are taken out of it; how many events without a
+    key; whether a report that cannot be shown was logged."""
+
+    streams: dict[str, Stream] = field(default_factory=dict)
+    emitted: int = 0
+    warned: bool = False
 
 
 class ActiveCall(PreparedCall):
@@ -139,6 +190,7 @@ class ActiveCall(PreparedCall):
         "named",
         "outcome",
         "owner",
+        "past",
         "phase",
         "plan",
         "position",
@@ -146,8 +198,10 @@ class ActiveCall(PreparedCall):
         "raw",
         "record",
         "remembered",
+        "reports",
         "source",
         "started",
+        "suspension",
         "task",
         "ticket",
         "tool",
@@ -157,7 +211,19 @@ class ActiveCall(PreparedCall):
     plan: ToolPlan
     ticket: Ticket | None
     phase: Phase
-    # --- execute
+    # --- journal/: its identity in a store; True where the memory of this process has it; the call whose execution it
+    # shares, and those that share its own; the intent of a call that was refused before it could run, to be written
+    # together with its outcome; what was known of it before.
+    key: CallKey | None
+    remembered: bool
+    shares: ActiveCall | None = None
+    sharers: tuple[ActiveCall, ...] = ()
+    refused: Intent | None = None
+    past: Past | None
+    # --- authorise/: the task that asks a person about it; True once a person approved it.
+    asking: asyncio.Task[None] | None = None
+    asked = False
+    # --- execute/: why it stops, its time, and where its code runs.
     expired = False
     cancel_reason: str | None = None
     deadline: Expiring | None = None
@@ -167,45 +233,16 @@ class ActiveCall(PreparedCall):
     reruns = 0
     # Why nothing that it does can be recorded any more.
     fault: Exception | None = None
-    # --- journal: its identity in a store; True where the memory of this process has it; who shares its execution.
-    key: CallKey | None
-    remembered: bool
-    shares: ActiveCall | None = None
-    sharers: tuple[ActiveCall, ...] = ()
-    recovered: str | None = None
-    cut_off_after_start: float | None = None
-    crashes = 0
-    # The intent of a call that was refused before it could run, to be written together with its outcome.
-    refused: Intent | None = None
-    pending_before = False
-    doubt: str | None = None
-    # The outcome that is taken back while a call is run again for it, and the state of its connections: by provider,
-    # how often it waited, and the instant of the connection that it was last run with.
-    before: ToolOutcome | None = None
-    parked_for: str | None = None
-    # The last request about it to a person, where a crash cut it off after one was made.
-    asked_before: Wait | None = None
-    # --- suspend: what it does durably, and what it waits for outside
-    connecting: Mapping[str, tuple[int, float | None]] = MappingProxyType({})
-    effects: CallEffects | None = None
-    entered = False
-    key_taken = False
-    waiting = False
-    waits = 0
-    slot: asyncio.Future[None] | None = None
-    watch: Watch | None = None
-    asking: asyncio.Task[None] | None = None
-    asked = False
-    # Its live output, where secrets are taken out of it; how many events it told without a key; its child sessions.
-    streams: dict[str, Stream] | None = None
-    emitted = 0
-    warned_of_report = False
-    opened: Mapping[str, Any] = MappingProxyType({})
-    # --- nesting: how many calls are above it, of which each made the next; the ids of those that it made.
+    # --- suspend/
+    suspension: Suspension | None
+    reports: Reports | None
+    # --- nesting: how many calls are above it, of which each made the next; the ids of the calls that it made; the
+    # sessions that it opened.
     depth = 0
     made: dict[str, int] | None = None
+    opened: Mapping[str, Any] = MappingProxyType({})
 
-    def __init__(self, env: CallEnvironment[ActiveCall], owner: BatchState, position: int) -> None:
+    def __init__(self, env: CallEnvironment[ActiveCall], owner: OwnerBatch, position: int) -> None:
         self.env = env
         self.owner = owner
         self.position = position
@@ -213,10 +250,16 @@ class ActiveCall(PreparedCall):
         self.raw = EMPTY
         self.source = "model"
         self.tool = self.arguments = self.outcome = self.ticket = self.key = None
+        self.past = self.suspension = self.reports = None
         self.attempt = 0
         self.named = self.ran = self.remembered = self.handed_over = False
         self.started: float | None = None
         self.task: asyncio.Task[None] | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """True while it waits for something outside."""
+        return self.suspension is not None and self.suspension.waiting
 
     @property
     def concluded(self) -> bool:
@@ -234,9 +277,15 @@ CURRENT: ContextVar[ActiveCall | None] = ContextVar("toolwright_call", default=N
 
 
 def identity(call: ActiveCall) -> CallKey:
-    """The identity of this execution."""
-    # The journal's own, where it has one: many calls may wait for long, and each field of theirs counts.
+    """The identity of this execution: the key of the journal, where it has one."""
     return call.key or CallKey(call.env.session_id, call.owner.scope, call.call_id)
+
+
+def reports_of(call: ActiveCall) -> Reports:
+    """What a call told so far."""
+    if call.reports is None:
+        call.reports = Reports()
+    return call.reports
 
 
 def about(call: ActiveCall) -> tuple[str, str, float, str, str, str]:

@@ -13,12 +13,12 @@ from typing import Any
 
 from toolwright import jsonx
 from toolwright.argument_checks import require_text, unusable
-from toolwright.calls.active_call import ActiveCall, BatchState
+from toolwright.calls.active_call import UNRECORDED, ActiveCall, OwnerBatch
 from toolwright.calls.context import BatchContext
 from toolwright.calls.environment import MOST_BATCHES_BEFORE_YIELD
 from toolwright.calls.execute.cancel import cancel
 from toolwright.calls.launch import Launch
-from toolwright.calls.prepare.nesting import child_id, nested_too_deeply
+from toolwright.calls.nesting import child_id, nested_too_deeply
 from toolwright.calls.prepare.prepare import prepare, read_call
 from toolwright.calls.record import CallRecord
 from toolwright.calls.redact import NOT_SHOWN, learn_secret, shown_arguments, shown_later, written_arguments
@@ -29,7 +29,7 @@ from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.registry import Snapshot
 
 
-class Batch(BatchState):
+class Batch:
     """A batch that was started: await it for its outcomes, or cancel it."""
 
     __slots__ = (
@@ -43,8 +43,19 @@ class Batch(BatchState):
         "_outcomes",
         "_prepares",
         "_watchers",
+        "context",
+        "env",
+        "failed",
+        "id",
+        "parent",
+        "policy",
+        "scope",
         "started_by",
+        "stop_reason",
+        "timeout",
     )
+
+    id: str
 
     def __init__(
         self,
@@ -63,8 +74,9 @@ class Batch(BatchState):
         self.policy = context.policy
         self.scope = scope
         self.parent = parent
-        self.stop_reason = None
-        self.failed = None
+        # Why no call may start any more; raised where the batch is awaited.
+        self.stop_reason: str | None = None
+        self.failed: Exception | None = None
         # The id of the call that made these calls, or that started the run which they are.
         self.started_by = started_by if parent is None else parent.call_id
         # Seconds for each of these calls, in place of the timeout of its tool or the policy.
@@ -162,8 +174,8 @@ class Batch(BatchState):
 
     def call_concluded(self, call: ActiveCall, outcome: ToolOutcome, finished: float) -> None:
         """A call has its outcome; perhaps the batch is done."""
-        if call.waiting:
-            call.waiting = False
+        if call.suspension is not None:
+            call.suspension.waiting = False
         self._outcomes[call.position] = outcome
         recorder, ticket = self.context.recorder, call.ticket
         waited_for = () if ticket is None else ticket.waited_for
@@ -188,8 +200,8 @@ class Batch(BatchState):
 
     def call_waits(self, call: ActiveCall, waits: bool) -> None:
         """A call begins or ends to wait for something outside."""
-        if call.waiting != waits:
-            call.waiting = waits
+        if call.suspension is not None and call.suspension.waiting != waits:
+            call.suspension.waiting = waits
             if self._watchers is not None:
                 self._watchers.tell_change()
 
@@ -197,6 +209,24 @@ class Batch(BatchState):
         """The execution that a call shared was stopped before it ran: let the call run itself."""
         if self._launch is not None:  # else the batch was stopped meanwhile
             self.env.hold_task(self.env.loop.create_task(self._launch.start_over(call)))
+
+    @property
+    def fault(self) -> Exception | None:
+        """Why the calls, or the call that made them, could not be recorded or run."""
+        batch: OwnerBatch = self
+        while batch.failed is None and batch.parent is not None:
+            batch = batch.parent.owner
+        return batch.failed
+
+    def store_failed(self, fault: Exception) -> None:
+        """What happened cannot be written down: raise that where the batch is awaited, and start no more."""
+        self.machine_failed(fault)
+        self.cancel(UNRECORDED)
+
+    def machine_failed(self, fault: Exception) -> None:
+        """The machine could not run a call: raise that where the batch is awaited, when the other calls are done."""
+        if self.failed is None:
+            self.failed = fault
 
     # --- for its owner
 

@@ -6,15 +6,14 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.calls.active_call import CONCLUDED, LATE, ActiveCall, about, identity
-from toolwright.calls.execute.failures import Cancelled
+from toolwright.calls.failures import Cancelled
 from toolwright.calls.finalise.finalise import finish, settle
-from toolwright.calls.journal.replay import AGAIN, LEFT
 from toolwright.calls.redact import rest_of_output
 from toolwright.effects.wait_keys import failure_of
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.waits import Resolution, WaitKey
 from toolwright.tools.claims import PARALLEL
-from toolwright.tools.outcome import CUT_OFF_EARLIER, NOT_KNOWN, RUN_BY_ANOTHER, ToolOutcome
+from toolwright.tools.outcome import CUT_OFF_EARLIER, NOT_KNOWN, RUN_BY_ANOTHER, Failure, ToolOutcome
 
 
 def end_now(call: ActiveCall, result: object) -> None:
@@ -40,25 +39,28 @@ async def _finish_late(call: ActiveCall, result: object) -> None:
 
 def give(call: ActiveCall, outcome: ToolOutcome) -> None:
     """Give a call its outcome and release its claims and slots, once the journal has it."""
-    if call.key_taken and call.env.journal.will_record(call, outcome):
-        call.key_taken = False
+    suspension = call.suspension
+    if suspension is not None and suspension.key_taken and call.env.journal.will_record(call, outcome):
+        suspension.key_taken = False
         call.env.hold_task(call.env.loop.create_task(_end_completion(call, outcome)))
         return
     env, ticket = call.env, call.ticket
-    if env.journal.concluded(call, outcome, _recorded):
-        if call.sharers:
-            _recorded(call, outcome, None)
-            return
-        if call.streams is not None:
-            _publish_rest(call)
-        call.owner.call_concluded(call, outcome, env.monotonic())
-        if ticket is not None and not ticket.done and call not in env.lingering:
-            env.admission.finish(ticket)
-            if ticket.parent is None:
-                call.ticket = None  # The two know each other, and nobody asks for either any more.
-    elif ticket is not None and not ticket.done and call not in env.lingering:
-        # Others may run meanwhile, but none that conflicts: after a crash, what came first must have come first.
+    if call.key is not None and ticket is not None and not ticket.done and call not in env.lingering:
+        # While its outcome is written others may run, but none that conflicts: after a crash, what came first must have
+        # come first.
         (env.admission.finish if ticket.claims is PARALLEL else env.admission.free_slots)(ticket)
+    if not env.journal.concluded(call, outcome, _recorded):
+        return
+    if call.sharers:
+        _recorded(call, outcome, None)
+        return
+    if call.reports is not None:
+        _publish_rest(call)
+    call.owner.call_concluded(call, outcome, env.monotonic())
+    if ticket is not None and not ticket.done and call not in env.lingering:
+        env.admission.finish(ticket)
+        if ticket.parent is None:
+            call.ticket = None  # The two know each other, and nobody asks for either any more.
 
 
 async def _end_completion(call: ActiveCall, outcome: ToolOutcome) -> None:
@@ -96,7 +98,7 @@ def _recorded(call: ActiveCall, outcome: ToolOutcome, fault: Exception | None) -
         fault = fault or call.owner.fault  # It was released: this outcome is not recorded.
     if fault is not None:
         call.owner.store_failed(fault)
-    if call.streams is not None:
+    if call.reports is not None:
         _publish_rest(call)
     call.owner.call_concluded(call, outcome, call.env.monotonic())
     ticket = call.ticket
@@ -143,10 +145,13 @@ def _has_unknown_past(call: ActiveCall) -> bool:
 
 def has_run_before(call: ActiveCall) -> bool:
     """True when a crash cut the call off where it may have run, and it has not run since."""
-    if call.recovered == LEFT:
+    past = call.past
+    if past is None:
+        return False
+    if past.recovered == "left":
         may_run_again = call.tool is not None and call.tool.definition.on_crash == "rerun"  # its start is not written
-        return may_run_again or call.pending_before or call.cut_off_after_start is not None
-    return call.recovered not in (None, AGAIN, "run")
+        return may_run_again or past.pending or past.started_at is not None
+    return past.recovered not in ("again", "run")
 
 
 def lose(call: ActiveCall, fault: Exception) -> None:
@@ -154,3 +159,8 @@ def lose(call: ActiveCall, fault: Exception) -> None:
     if call.fault is None and not call.concluded:  # A call that was given up has its outcome: nothing is lost.
         call.fault = fault
         call.owner.store_failed(fault)
+
+
+def give_up(call: ActiveCall, failure: Failure) -> None:
+    """Let a call that had begun end by this failure: it was tried once, and may have run."""
+    call.attempt, call.ran, call.answer = 1, True, failure

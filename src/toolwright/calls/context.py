@@ -13,7 +13,7 @@ from toolwright.calls.authorise.authority import restrict
 from toolwright.calls.authorise.loop_detection import LoopWatch
 from toolwright.calls.environment import CallEnvironment
 from toolwright.calls.hooks import Hooks
-from toolwright.calls.journal.contract import CallT
+from toolwright.calls.journal_contract import CallT
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallLog, Recorder
 from toolwright.calls.schedule.admission import Limit

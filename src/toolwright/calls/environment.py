@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic
 
 from toolwright.calls.authorise.authority import Origin
-from toolwright.calls.execute.process_pool import ProcessPool
-from toolwright.calls.execute.thread_pool import ThreadPool
-from toolwright.calls.journal.contract import CallJournal, CallT
+from toolwright.calls.journal_contract import CallJournal, CallT
+from toolwright.calls.pools.process_pool import ProcessPool
+from toolwright.calls.pools.thread_pool import ThreadPool
 from toolwright.calls.redactor import Keeper, Redactor
 from toolwright.calls.schedule.admission import Admission
 from toolwright.clock import Clock, Deadlines
-from toolwright.effects.journal_controller import JournaledController
+from toolwright.effects.step_replay import JournaledController
 from toolwright.event_bus import Channel
 from toolwright.limited_children import ChildPool
 from toolwright.stores.contracts.journal import CallKey

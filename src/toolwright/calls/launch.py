@@ -12,20 +12,21 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from typing import Any
 
-from toolwright.calls.active_call import NEW, QUEUED, STARTED, UNRECORDED, ActiveCall, BatchState, about
+from toolwright.calls.active_call import NEW, QUEUED, STARTED, UNRECORDED, ActiveCall, OwnerBatch, about
 from toolwright.calls.authorise.authorise import authorise
 from toolwright.calls.authorise.loop_detection import find_loops
-from toolwright.calls.authorise.wait_before_run import wait_again, wait_for_approval
 from toolwright.calls.conclude import end_now
 from toolwright.calls.execute.cancel import cancel, start_time
-from toolwright.calls.execute.failures import deadlocked, lacks_secrets
 from toolwright.calls.execute.task_reuse import Lane
 from toolwright.calls.execute.timeout import end_queue_time, limit_queue, timeout_of
+from toolwright.calls.failures import deadlocked, lacks_secrets
+from toolwright.calls.nesting import nearest_running, not_held
 from toolwright.calls.prepare.before_hooks import broken, run_before_hooks
-from toolwright.calls.prepare.nesting import nearest_running, not_held
 from toolwright.calls.redact import publish, show_arguments, shown_later
 from toolwright.calls.schedule.admission import Limit, Ticket
 from toolwright.calls.schedule.claim_index import ClaimIndex
+from toolwright.calls.suspend.approvals import wait_again, wait_for_approval
+from toolwright.calls.suspend.suspend import rejoined
 from toolwright.errors import StoreError
 from toolwright.events import CallWarning
 
@@ -82,9 +83,7 @@ class CallTicket(Ticket):
     def rejoined(self) -> None:
         """The call has its slots again: its timeout starts from zero."""
         call = self.call
-        slot, call.slot = call.slot, None
-        if slot is not None and not slot.done():
-            slot.set_result(None)
+        rejoined(call)
         start_time(call)
 
     def refuse_deadlock(self, others: list[str]) -> None:
@@ -100,7 +99,7 @@ class Launch:
 
     __slots__ = ("_above", "_batch", "_calls", "_context", "_driver", "_env", "_lane", "_limits", "_prepares")
 
-    def __init__(self, batch: BatchState, calls: list[ActiveCall], prepares: bool) -> None:
+    def __init__(self, batch: OwnerBatch, calls: list[ActiveCall], prepares: bool) -> None:
         self._batch = batch
         self._calls = calls
         self._prepares = prepares
@@ -262,7 +261,7 @@ class Launch:
             if call.outcome is not None or call.answer is not None or tool is None:
                 end_now(call, call.outcome or call.answer)
                 continue
-            if call.recovered is not None and batch.stop_reason is None and wait_again(call, self._launch):
+            if call.past is not None and batch.stop_reason is None and wait_again(call, call.past, self._launch):
                 continue
             plan = call.plan = plans.get(tool) or context.plan(tool, timeout_of(tool.definition, policy))
             if batch.timeout is not None:
@@ -273,7 +272,7 @@ class Launch:
                     end_now(call, call.outcome)
                     continue
                 if verdict is not None and batch.stop_reason is None:
-                    wait_for_approval(call, verdict, self._launch)
+                    wait_for_approval(call, verdict.rule, verdict.reason, self._launch)
                     continue
             elif plan.allowed_by:
                 call.decided_by = plan.allowed_by

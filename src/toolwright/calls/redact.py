@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.calls.active_call import ActiveCall
+from toolwright.calls.active_call import ActiveCall, reports_of
 from toolwright.calls.environment import CallEnvironment
 from toolwright.calls.redactor import AtOnce, Redactor, Stream
 from toolwright.errors import SecretsError, ServiceError
@@ -291,11 +291,10 @@ def _output(call: ActiveCall, redactor: Redactor, event: CallOutput) -> CallOutp
     if not isinstance(event.text, str) or not isinstance(event.stream, str):
         return redact_fields(redactor, event)
     event = redact_fields(redactor, event, but=_STREAMED)
-    if call.streams is None:
-        call.streams = {}
-    stream = call.streams.get(event.stream)
+    streams = reports_of(call).streams
+    stream = streams.get(event.stream)
     if stream is None:
-        stream = call.streams[event.stream] = redactor.stream()
+        stream = streams[event.stream] = redactor.stream()
     text = _feed(stream, event.text)
     return replace(event, text=text) if text else None
 
@@ -326,6 +325,6 @@ def publish(env: CallEnvironment[ActiveCall], call: ActiveCall, event: CallNote)
 
 def rest_of_output(call: ActiveCall, about: tuple[str, str, float, str, str, str]) -> list[CallOutput]:
     """The rest of the streams of a finished call."""
-    streams, call.streams = call.streams or {}, None
-    rest = [(name, stream.end()) for name, stream in streams.items()]
+    reports = call.reports
+    rest = [] if reports is None else [(name, stream.end()) for name, stream in reports.streams.items()]
     return [CallOutput(*about, name, text) for name, text in rest if text]

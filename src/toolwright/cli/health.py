@@ -46,10 +46,9 @@ class Health:
         self._worker: Worker | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         try:
-            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
-                0
-            ]
-            self._server = _Server(family, address[:2], self)
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            family, _, _, _, address = found[0]
+            self._server = _Server(family, (str(address[0]), int(address[1])), self)
         except OSError as error:
             reason = error.strerror or error
             raise BadInput(
@@ -164,7 +163,7 @@ class _Handler(WSGIRequestHandler):
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
-    def __init__(self, family: int, address: Any, app: WSGIApplication) -> None:
+    def __init__(self, family: int, address: tuple[str, int], app: WSGIApplication) -> None:
         self.address_family = family
         super().__init__(address, _Handler)
         self.set_app(app)

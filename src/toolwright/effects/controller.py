@@ -90,6 +90,10 @@ class EffectController(Protocol):
         """Wait without a task: `then` gets the resolution or the error, once, unless the watch is ended before."""
         ...
 
+    async def wait(self, wait: Wait, opened: Opened) -> Resolution:
+        """Begin a wait, or continue one that began before, until it is resolved."""
+        ...
+
     async def resolve(self, key: WaitKey, resolution: Resolution, remember: Remembered | None = None) -> Standing:
         """Resolve a wait.
 

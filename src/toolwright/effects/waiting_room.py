@@ -1,24 +1,38 @@
-"""The waits of this process. Owns waking them: by a resolution, by deadlines, and by changes of other processes."""
+"""The waits of this process. Owns waking them: by a resolution, by changes of other processes, and at deadlines, by
+one timer for all of them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import heapq
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
+from itertools import count
 from typing import Any
 
 from toolwright.clock import Clock, Timer
-from toolwright.effects.alarms import Alarm, Alarms
 from toolwright.effects.controller import Opened
-from toolwright.effects.wait_keys import was_answered
 from toolwright.errors import KeyRefused, StoreError
 from toolwright.log_fields import log_fields
 from toolwright.stores.contracts.journal import Cursor
-from toolwright.stores.contracts.waits import Refused, Remembered, Resolution, Standing, Wait, WaitKey, WaitStore
+from toolwright.stores.contracts.waits import (
+    BY_CALL,
+    Refused,
+    Remembered,
+    Resolution,
+    Standing,
+    Wait,
+    WaitKey,
+    WaitStore,
+)
 
 log = logging.getLogger("toolwright.effects")
 
+LONGEST_NAP = 60.0
+"""Seconds after which the wall clock is read again: it may have been set meanwhile."""
+TOLERANCE = 0.001
+"""Seconds that an alarm may ring early: two clocks never agree to the last digit."""
 POLL = 0.1
 """Seconds between two looks at the resolutions of other processes, while there are waits here."""
 
@@ -87,8 +101,27 @@ class WaitingRoom:
         watcher = Watcher(self, wait.key, then)
         others = self._of(wait.key)
         self._watchers[wait.key] = [*others, watcher] if others else watcher
-        self._go(self._open(wait, watcher, opened), watcher)
+        self._go(watcher, self._open, wait, watcher, opened)
         return watcher
+
+    async def wait(self, wait: Wait, opened: Opened) -> Resolution:
+        """Begin a wait, or continue one that began before, until it is resolved."""
+        answer: asyncio.Future[Resolution] = asyncio.get_running_loop().create_future()
+
+        def told(news: Resolution | Exception) -> None:
+            if answer.done():
+                return
+            if isinstance(news, Exception):
+                answer.set_exception(news)
+            else:
+                answer.set_result(news)
+
+        watcher = self.watch(wait, told, opened)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            watcher.leave()
+            raise
 
     def forget(self, watcher: Watcher) -> None:
         others = [other for other in self._of(watcher.key) if other is not watcher]
@@ -119,7 +152,7 @@ class WaitingRoom:
 
     def expire(self, watcher: Watcher) -> None:
         resolution = Resolution("expired", self._clock.now())
-        self._go(self._settle(watcher.key, resolution), watcher)
+        self._go(watcher, self._settle, watcher.key, resolution)
 
     async def _settle(self, key: WaitKey, resolution: Resolution) -> None:
         with contextlib.suppress(KeyRefused):  # its call ended meanwhile, and has told the waiters
@@ -134,10 +167,14 @@ class WaitingRoom:
         standing = await self._store.resolve(key, resolution, remember)
         if isinstance(standing, Refused):
             raise refusal(key, standing)
-        if not was_answered(standing.resolution):
+        if standing.resolution.by == BY_CALL:
             raise refusal(key, Refused("over"))
         self._tell(key, standing.resolution)
         return standing
+
+    async def end_wait(self, key: WaitKey, reason: str) -> Resolution | None:
+        """End a wait whose call ends without it; an earlier resolution is returned."""
+        return await self._store.end_wait(key, Resolution("cancelled", self._clock.now(), reason=reason, by=BY_CALL))
 
     async def cancel_all(self, session: str, reason: str, *, revoke: bool) -> int:
         """Cancel the waits of a session, and refuse later ones if it is revoked; return how many there were."""
@@ -228,7 +265,7 @@ class WaitingRoom:
             self._timer = self._clock.call_at(self._clock.monotonic() + POLL, self._look_soon)
 
     def _look_soon(self) -> None:
-        self._go(self._look(), None)
+        self._go(None, self._look)
 
     async def _look(self) -> None:
         try:
@@ -245,29 +282,27 @@ class WaitingRoom:
 
     # --- its own work
 
-    def _go(self, work: Coroutine[Any, Any, None], watcher: Watcher | None) -> None:
-        if self._closed:
-            work.close()
-            return
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
+    def _go(self, watcher: Watcher | None, work: Callable[..., Awaitable[None]], *args: object) -> None:
+        if not self._closed:
+            task = asyncio.get_running_loop().create_task(self._do(watcher, work, args))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
-        def done(task: asyncio.Task[Any]) -> None:
-            self._tasks.discard(task)
-            if task.cancelled():
-                return
-            fault = task.exception()
-            if isinstance(fault, Exception):
-                if watcher is not None:
-                    watcher.tell(fault)
-                else:
-                    log.error(
-                        "The resolutions of other processes could not be read",
-                        exc_info=fault,
-                        extra=log_fields("waits.not_read"),
-                    )
-
-        task.add_done_callback(done)
+    async def _do(
+        self, watcher: Watcher | None, work: Callable[..., Awaitable[None]], args: tuple[object, ...]
+    ) -> None:
+        """Do something, and tell its fault to the waiter that it is done for, or log it."""
+        try:
+            await work(*args)
+        except Exception as fault:
+            if watcher is not None:
+                watcher.tell(fault)
+            else:
+                log.error(
+                    "The resolutions of other processes could not be read",
+                    exc_info=fault,
+                    extra=log_fields("waits.not_read"),
+                )
 
     def open_waits(self) -> list[object]:
         """The keys that somebody in this process waits for, and the tasks that wait for the store."""
@@ -294,3 +329,70 @@ def refusal(key: WaitKey, refused: Refused) -> KeyRefused:
         "over": f"The call {call.call_id!r} is finished, and no longer waits for this",
     }
     return KeyRefused(told[refused.why], refused.why)
+
+
+# --- instants to wake at
+
+
+class Alarm:
+    """One instant, in seconds since the epoch."""
+
+    __slots__ = ("instant", "ring")
+
+    def __init__(self, instant: float, ring: Callable[[], None]) -> None:
+        self.instant = instant
+        self.ring: Callable[[], None] | None = ring
+
+    def cancel(self) -> None:
+        """It never rings."""
+        self.ring = None
+
+
+class Alarms:
+    """Alarms at absolute instants, behind a single timer."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._heap: list[tuple[float, int, Alarm]] = []
+        self._number = count().__next__
+        self._timer: Timer | None = None
+        self._due = float("inf")
+
+    def set(self, instant: float, ring: Callable[[], None]) -> Alarm:
+        """Call `ring` at an instant, or soon if that is past."""
+        alarm = Alarm(instant, ring)
+        heapq.heappush(self._heap, (instant, self._number(), alarm))
+        self._arm()
+        return alarm
+
+    def close(self) -> None:
+        """Forget them all."""
+        self._heap.clear()
+        self._stop()
+
+    def _arm(self) -> None:
+        while self._heap and self._heap[0][2].ring is None:
+            heapq.heappop(self._heap)
+        if not self._heap:
+            self._stop()
+            return
+        first = self._heap[0][0]
+        if self._timer is None or first < self._due:
+            self._stop()
+            self._due = first
+            nap = min(max(0.0, first - self._clock.now()), LONGEST_NAP)
+            self._timer = self._clock.call_at(self._clock.monotonic() + nap, self._wake)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wake(self) -> None:
+        self._timer = None
+        now = self._clock.now()
+        while self._heap and self._heap[0][0] <= now + TOLERANCE:
+            ring = heapq.heappop(self._heap)[2].ring
+            if ring is not None:
+                ring()
+        self._arm()

@@ -100,12 +100,15 @@ class Anthropic(ProviderModel):
         """A client that does not retry. Imports the library."""
         import anthropic
 
+        from toolwright.providers.bounded_errors import bound_error
+
         options: dict[str, Any] = {"base_url": self.address or ADDRESS, "timeout": self.timeout, "max_retries": 0}
-        if self._api_key is not None or self._base_url is not None:
+        if self._given_key is not None or self._base_url is not None:
             options["api_key"] = self._key() or _NO_KEY
         elif self._key() is None and self.address is not None:
             options["api_key"] = _NO_KEY
-        client = anthropic.AsyncAnthropic(**options)
+        http = anthropic.DefaultAsyncHttpxClient(event_hooks={"response": [bound_error]})
+        client = anthropic.AsyncAnthropic(**options, http_client=http)
         _ = client.messages.with_streaming_response  # imports a good part of the library, which takes long
         return client
 

@@ -227,8 +227,8 @@ class _ResponsesReader:
     def whole(self, response: object) -> list[Delta]:
         """Take a whole response."""
         self._close(response)
-        answer = self.answer()
-        return [TextDelta(answer.text)] if answer.text else []
+        text, _ = _text([*self._items.values()])
+        return [TextDelta(text)] if text else []
 
     def _reasoning(self, event: Raw) -> list[Delta]:
         if not isinstance(event.get("delta"), str):
@@ -262,9 +262,11 @@ class _ResponsesReader:
             raise self._failed(response)
         if status == "cancelled":
             raise ModelError(f"{self._model.spec} cancelled its answer; ask again", "unavailable", retry=True)
-        output = response.get("output", [])
+        output = response.get("output")
+        if output is None and self._items:
+            output = []
         if not isinstance(output, list) or not all(isinstance(item, dict) for item in output):
-            raise self._wrong("an output of another kind")
+            raise self._wrong("no output, or one of another kind")
         self._response = response
         if output:
             self._items = dict(enumerate(output))

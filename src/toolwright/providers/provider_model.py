@@ -1,8 +1,8 @@
 """A model behind a provider's library. Owns the library's client, the sending of a request and the bounds of an answer;
 does not own any provider's protocol.
 
-A client and its connections belong to one event loop. They are kept while somebody has entered the model
-(`async with model`), as an open runtime does; otherwise each request has its own.
+A client and its connections belong to one event loop. They are kept while somebody holds the model, as an open runtime
+does, or `async with model`; otherwise each request has its own.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class AnswerReader(Protocol):
 
         Raises:
             ModelError: the stream has ended before it was complete.
+            ConversionError: a part of it is of another kind.
         """
         ...
 
@@ -116,7 +117,7 @@ class ProviderModel(ABC):
         self.settings = dict(settings or {})
         self.timeout = float(timeout)
         self.max_answer_bytes = max_answer_bytes
-        self._api_key = api_key
+        self._given_key = None if api_key is None else _Key(api_key)
         self._base_url = base_url
         self._client_given = client
         self._held: WeakKeyDictionary[asyncio.AbstractEventLoop, _Held] = WeakKeyDictionary()
@@ -158,7 +159,7 @@ class ProviderModel(ABC):
         reader, body = self._reader(request), self._written(request, False)
         async with self._asked(body, False) as received:
             reader.whole(self._json(await received.content()))
-        return self._priced(reader.answer())
+        return self._answer(reader)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Answer]:
         """The answer in pieces as they come; the last item is the whole answer."""
@@ -178,10 +179,21 @@ class ProviderModel(ABC):
                         break
                 else:
                     await received.drain()
-        yield self._priced(reader.answer())
+        yield self._answer(reader)
 
-    def _priced(self, answer: Answer) -> Answer:
-        return answer if self.price is None else replace(answer, usage=self.price.applied(answer.usage))
+    def _answer(self, reader: AnswerReader) -> Answer:
+        """The answer that was read, with its cost.
+
+        Raises:
+            ModelError: it is not complete, or not one of the protocol.
+        """
+        try:
+            answer = reader.answer()
+        except ConversionError as error:
+            problem = ModelError(f"{self.spec} gave an answer that is not one of its protocol ({error})", "bad_answer")
+        else:
+            return answer if self.price is None else replace(answer, usage=self.price.applied(answer.usage))
+        raise problem
 
     def _written(self, request: ModelRequest, stream: bool) -> dict[str, Any]:
         try:
@@ -259,52 +271,59 @@ class ProviderModel(ABC):
 
     # --- the client
 
-    async def __aenter__(self) -> Self:
-        await self._hold()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._release()
-
-    @asynccontextmanager
-    async def _client(self) -> AsyncIterator[Any]:
-        client = await self._hold()
-        try:
-            yield client
-        finally:
-            await self._release()
-
-    async def _hold(self) -> Any:
-        if self._client_given is not None:
-            return self._client_given
+    def hold(self) -> None:
+        """Keep the connections of this event loop from now on; the first request makes them."""
         loop = asyncio.get_running_loop()
-        if loop not in self._held:
-            if missing := missing_libraries(self.extra):
-                raise MissingRequirement(
-                    f"Model {self.spec!r} needs libraries that are not installed ({', '.join(map(repr, missing))}); "
-                    f"run: {how_to_install([self.extra])}"
-                )
-            # In a thread: importing the library and reading certificates take a second, and other calls go on.
-            client = await asyncio.to_thread(self._new_client)
-            self._held.setdefault(loop, _Held(client))
-        held = self._held[loop]
-        held.users += 1
-        return held.client
+        held = self._held.setdefault(loop, _Held())
+        held.holders += 1
 
-    async def _release(self) -> None:
+    async def release(self) -> None:
+        """Close the connections of this event loop, unless somebody else holds them."""
         loop = asyncio.get_running_loop()
         held = self._held.get(loop)
         if held is None:
             return
-        held.users -= 1
-        if not held.users:
+        held.holders -= 1
+        if not held.holders:
             del self._held[loop]
-            await held.client.close()
+            if held.client is not None:
+                await held.client.close()
+
+    async def __aenter__(self) -> Self:
+        self.hold()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.release()
+
+    @asynccontextmanager
+    async def _client(self) -> AsyncIterator[Any]:
+        if self._client_given is not None:
+            yield self._client_given
+            return
+        self.hold()
+        try:
+            held = self._held[asyncio.get_running_loop()]
+            if held.client is None:
+                client = await self._made_client()
+                held.client = held.client or client  # that of a request which began at the same time
+            yield held.client
+        finally:
+            await self.release()
+
+    async def _made_client(self) -> Any:
+        if missing := missing_libraries(self.extra):
+            raise MissingRequirement(
+                f"Model {self.spec!r} needs libraries that are not installed ({', '.join(map(repr, missing))}); "
+                f"run: {how_to_install([self.extra])}"
+            )
+        # In a thread: importing the library and reading certificates take a second, and other calls continue.
+        return await asyncio.to_thread(self._new_client)
 
     def _key(self) -> str | None:
         """The key to send: the one given, or that of the environment, unless the address is not the environment's."""
-        if self._api_key is not None:
-            return self._api_key
+        if self._given_key is not None:
+            return self._given_key.value
         if self._base_url is not None:
             return None
         return next((key for name in self.key_variables if (key := os.environ.get(name))), None)
@@ -381,11 +400,23 @@ class _Received:
                     pass
 
 
+class _Key:
+    """A key that no `repr` shows."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return "[key]"
+
+
 class _Held:
-    """The client of one event loop, and how many use it."""
+    """The client of one event loop, once it is made, and how many hold it."""
 
-    __slots__ = ("client", "users")
+    __slots__ = ("__weakref__", "client", "holders")
 
-    def __init__(self, client: Any) -> None:
-        self.client = client
-        self.users = 0
+    def __init__(self) -> None:
+        self.client: Any = None
+        self.holders = 0

@@ -23,10 +23,10 @@ from toolwright.background.triggers import occur
 from toolwright.background.worker import Worker
 from toolwright.blocking import open_blocking
 from toolwright.blocking_types import BlockingRuntime
-from toolwright.calls.authorise.approvals import Approval
 from toolwright.calls.environment import NO_LIFESPAN
 from toolwright.calls.hooks import Projector
 from toolwright.calls.policy import Policy
+from toolwright.calls.suspend.approvals import Approval
 from toolwright.clock import Clock, SystemClock
 from toolwright.event_bus import Subscription
 from toolwright.event_file import EventFile
@@ -47,6 +47,7 @@ from toolwright.session.tool_catalogue import Offer
 from toolwright.stores.contracts.archives import SessionInfo
 from toolwright.stores.contracts.store import Store
 from toolwright.tools.capability import Capability
+from toolwright.tools.model import HoldsConnections
 from toolwright.tools.registry import Snapshot, ToolRegistry, ToolSource
 from toolwright.tools.turn_protocols import TurnClient, TurnInfo
 
@@ -492,6 +493,8 @@ async def _stop(parts: Parts) -> None:
     finally:
         await parts.shared.close()
         parts.sessions.close()
+        if isinstance(parts.shared.model, HoldsConnections):
+            await parts.shared.model.release()
     for file in parts.event_files:
         await file.close()
     await parts.storage.close()

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from toolwright.calls.active_call import ActiveCall
-from toolwright.calls.journal.contract import CallJournal
 from toolwright.calls.journal.memory import MemoryJournal
 from toolwright.calls.journal.store import StoreJournal
+from toolwright.calls.journal_contract import CallJournal
 from toolwright.clock import Clock
 from toolwright.crash_seams import crash_seams
-from toolwright.effects.journal_controller import JournaledController
 from toolwright.effects.memory import MemoryStore
+from toolwright.effects.step_replay import JournaledController
 from toolwright.session.secrets.master_keys import KeyProvider, default_keys
 from toolwright.session.secrets.vault import Vault
 from toolwright.stores.contracts.store import BackgroundStores, Store

@@ -222,41 +222,48 @@ class Schedules:
                 is that of another schedule ("conflict").
             RunError: the tool cannot run in the background, or its arguments are not usable.
         """
-        shared, session, origin = self._background.shared, self._session, self._origin
-        found, now = backgroundable(session, tool, origin.policy), shared.clock.now()
+        session, origin = self._session, self._origin
+        await session.know_secrets()
+        found, now = backgroundable(session, tool, origin.policy), self._background.shared.clock.now()
         with in_words_of_a_program():
             timing = read_form(cron=cron, at=at, timezone=timezone)
-        arguments = jsonx.decode(require_fitting(found, require_arguments(args, session.hides)))
-        options, named = options_of(timeout, signal_on_completion, "resume"), title_of(found, title, session.hides)
-        policies = read_misfire(misfire), read_overlap(overlap)
-        own_id = () if id is None else (require_schedule_id(id),)
-        mark = self._marker.mark("schedules.add", found.name, arguments, named, timing, options, policies, *own_id)
+        schedule = Schedule(
+            id=new_schedule_id() if id is None else require_schedule_id(id),
+            session=session.id,
+            tool=found.name,
+            arguments=jsonx.decode(require_fitting(found, require_arguments(args, session.hides, origin.policy))),
+            title=title_of(found, title, session.hides),
+            options=options_of(timeout, signal_on_completion, "resume"),
+            timing=timing,
+            misfire=read_misfire(misfire),
+            overlap=read_overlap(overlap),
+            next_at=None,
+            created_at=now,
+            provenance=jsonx.decode(provenance_of(origin, session.id)),
+            authority=session.written_authority(origin),
+        )
+        mark = self._marker.mark(
+            "schedules.add",
+            schedule.tool,
+            schedule.arguments,
+            schedule.title,
+            schedule.timing,
+            schedule.options,
+            (schedule.misfire, schedule.overlap),
+            *(() if id is None else (id,)),
+        )
         # Looked for first: a call that runs again must find its schedule also when the instant is past by then.
         known = None if mark is None else await self._store.added(mark)
         if known is not None:
             return self._handle(await self._own(known))
-        given = jsonx.encode(arguments)
+        given = jsonx.encode(schedule.arguments)
         require_allowed(origin, session.id, found, given)
         require_allowed(origin, session.id, found, given, source="schedule")  # as its runs will be judged
         there = None if id is None else await self._store.find(id)
         with in_words_of_a_program():
             # A schedule that exists already has its next instant, or had its last.
             next_at = require_next(timing, now) if there is None else there.next_at
-        schedule = Schedule(
-            id=new_schedule_id() if id is None else id,
-            session=session.id,
-            tool=found.name,
-            arguments=arguments,
-            title=named,
-            options=options,
-            timing=timing,
-            misfire=policies[0],
-            overlap=policies[1],
-            next_at=next_at,
-            created_at=now,
-            provenance=jsonx.decode(provenance_of(origin, session.id)),
-            authority=session.written_authority(origin),
-        )
+        schedule = replace(schedule, next_at=next_at)
         await self._store.add(schedule, origin.policy.schedules_per_session, mark)
         self._background.poke()
         return self._handle(schedule if id is None else await self._own(id))

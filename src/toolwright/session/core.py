@@ -20,7 +20,7 @@ from toolwright.calls.context import BatchContext
 from toolwright.calls.environment import CallEnvironment, SaveEvent
 from toolwright.calls.hooks import Hooks, Projector
 from toolwright.calls.policy import Policy, PolicySettings
-from toolwright.calls.redact import learn_secrets
+from toolwright.calls.redact import learn_secrets, off_loop
 from toolwright.calls.redactor import Redactor
 from toolwright.calls.schedule.admission import Admission, Limit
 from toolwright.calls.suspend.connection_wait import provider_of
@@ -48,8 +48,7 @@ from toolwright.tools.call import ToolCall
 from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import ToolOutcome, encodable
-from toolwright.tools.registry import Snapshot, ToolSource, find
-from toolwright.tools.scopes import ScopedRegistry
+from toolwright.tools.registry import ScopedRegistry, Snapshot, ToolSource, find
 from toolwright.tools.tool import Tool
 from toolwright.tools.turn_protocols import TurnsClient
 
@@ -538,7 +537,7 @@ class SessionCore:
 
     def _child_of_call(self, run: ActiveCall, name: str, guard: Guard) -> ChildSession:
         """The child session of a call, under the policy of its batch."""
-        call = enter(run)
+        call = enter(run).key
         child: SessionCore | None = run.opened.get(name)
         if child is None:
             id, context = child_id(call, name, len(run.opened)), run.owner.context
@@ -579,11 +578,11 @@ class SessionCore:
         redactor = self.environment.redactor
         return redactor is not None and redactor.json(data) != data
 
-    async def redacted(self, text: str) -> str:
-        """A text that somebody outside wrote about the session, without its secrets."""
+    async def redacted(self, text: str, what: str = "reason") -> str:
+        """A text that somebody outside wrote about the session, without its secrets; `what` names it in an error."""
         await self.know_secrets()
-        redactor, text = self.environment.redactor, encodable(require_text("reason", text))
-        return text if redactor is None else redactor.text(text)
+        redactor, text = self.environment.redactor, encodable(require_text(what, text))
+        return text if redactor is None else await off_loop(len(text), redactor.text, text)
 
     async def redactor(self) -> Redactor | None:
         """Removes the secrets of the session from values; None where it has none."""

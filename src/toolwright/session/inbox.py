@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -10,22 +11,25 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.argument_checks import require_count
-from toolwright.calls.authorise.approvals import (
+from toolwright.calls.exception_failures import invalid
+from toolwright.calls.prepare.prepare import PreparedCall, read_arguments, rejected
+from toolwright.calls.suspend.approvals import (
     Approval,
-    approved,
-    asked_about,
-    denied,
-    remember,
-    require_fitting,
-    to_approval,
+    Asked,
+    Said,
+    decision_of,
 )
-from toolwright.errors import KeyRefused, ToolwrightError
+from toolwright.effects.controller import EffectController
+from toolwright.errors import InvalidArguments, KeyRefused, ToolwrightError
 from toolwright.plain_data import plain_data
 from toolwright.session.open_sessions import OpenSessions, require_session_id
 from toolwright.session.parts import SharedParts
-from toolwright.stores.contracts.waits import INBOX, Resolution, Standing, Wait, WaitKey, WaitKind
-from toolwright.tools.arguments import HIDDEN
-from toolwright.tools.outcome import Failure
+from toolwright.stores.contracts.waits import INBOX, Remembered, Resolution, Standing, Wait, WaitKey, WaitKind
+from toolwright.tools.arguments import HIDDEN, is_hidden
+from toolwright.tools.outcome import Failure, encodable
+from toolwright.tools.subject import Subject
+from toolwright.tools.tool import Tool
+from toolwright.tools.validation_messages import json_path
 
 
 class Resolved(Struct, frozen=True):
@@ -57,25 +61,25 @@ class Inbox:
     async def resolve(self, key: str, value: object) -> Resolved:
         """Complete the wait of a key with a value."""
         named = self._read(key, "completion", "event")
-        return await self._settle(named, Resolution("ok", self._clock.now(), _json(value)))
+        return _shown(await self._controller.resolve(named, Resolution("ok", self._clock.now(), _json(value))))
 
     async def reject(self, key: str, code: str, message: str, category: str) -> Resolved:
         """Complete the wait of a key with an error."""
         named = self._read(key, "completion", "event")
         said = await self._sessions.redacted(named.call.session, message)
         failure = Failure(message=said, code=code, category=category, source="tool")
-        return await self._settle(named, Resolution("error", self._clock.now(), failure=failure))
+        return _shown(await self._controller.resolve(named, Resolution("error", self._clock.now(), failure=failure)))
 
     async def cancel(self, key: str, reason: str) -> Resolved:
         """Cancel the wait of a key."""
         named = self._read(key, "completion", "event")
         said = await self._sessions.redacted(named.call.session, reason)
-        return await self._settle(named, Resolution("cancelled", self._clock.now(), reason=said))
+        return _shown(await self._controller.resolve(named, Resolution("cancelled", self._clock.now(), reason=said)))
 
     async def expire(self, key: str) -> Resolved:
         """Let the wait of a key reach its deadline now."""
         named = self._read(key, "completion", "event")
-        return await self._settle(named, Resolution("expired", self._clock.now()))
+        return _shown(await self._controller.resolve(named, Resolution("expired", self._clock.now())))
 
     async def signal(self, key: str, payload: object) -> int:
         """Send a signal, and return how many of its name were sent."""
@@ -86,7 +90,7 @@ class Inbox:
         if session is not None:
             require_session_id(session)
         waits = await self._controller.waits.waiting(session, INBOX)
-        return [to_approval(self._controller, wait) for wait in waits]
+        return [_to_approval(self._controller, wait) for wait in waits]
 
     async def decisions(self, session: str | None, limit: int, before: int | None) -> list[Approval]:
         """The decisions, the newest first."""
@@ -96,7 +100,7 @@ class Inbox:
         if before is not None:
             require_count("before", before, 0)
         decided = await self._controller.waits.decided(session, before, limit)
-        return [await self._shown(to_approval(self._controller, each.wait, each.number)) for each in decided]
+        return [await self._shown(_to_approval(self._controller, each.wait, each.number)) for each in decided]
 
     async def _shown(self, approval: Approval) -> Approval:
         """An approval without the secrets that a person may have put into other arguments."""
@@ -118,48 +122,163 @@ class Inbox:
         by: str | None,
     ) -> Resolved:
         """Let a call run. Other arguments are checked first where the tool is known here."""
-        resolution = approved(self._clock.now(), arguments, by, always)
-        if arguments is not None and (asked := await self._asked(self._read(key, *INBOX))) is not None:
-            name, tool_id = asked_about(asked)
-            tool = self._sessions.tool(asked.key.call.session, name)
-            if tool is not None and tool.definition.id == tool_id:
+        named = self._read(key, *INBOX)
+        resolution = _approved(self._clock.now(), arguments, by, always)
+        if arguments is not None and (asked := await self._asked(named)) is not None:
+            about = jsonx.decode(asked.detail, type=Asked)
+            tool = self._sessions.tool(asked.key.call.session, about.tool)
+            if tool is not None and tool.definition.id == about.tool_id:
                 require_fitting(tool, arguments)
-        return await self._decide(key, resolution, "allow", always)
+        return await self._decide(named, resolution, "allow", always)
 
     async def deny(self, key: str, reason: str | None, always: Mapping[str, Any] | None, by: str | None) -> Resolved:
         """Deny a call."""
-        said = reason
+        named, said = self._read(key, *INBOX), reason
         if reason is not None:
-            said = await self._sessions.redacted(self._read(key, *INBOX).call.session, reason)
-        return await self._decide(key, denied(self._clock.now(), said, by, always), "deny", always)
+            said = await self._sessions.redacted(named.call.session, reason)
+        return await self._decide(named, _denied(self._clock.now(), said, by, always), "deny", always)
 
     async def _decide(
-        self, key: str, resolution: Resolution, effect: Literal["allow", "deny"], always: Mapping[str, Any] | None
+        self, key: WaitKey, resolution: Resolution, effect: Literal["allow", "deny"], always: Mapping[str, Any] | None
     ) -> Resolved:
-        named = self._read(key, *INBOX)
         if always is None:
-            return await self._settle(named, resolution)
-        if named.kind != "approval":
+            return _shown(await self._controller.resolve(key, resolution))
+        if key.kind != "approval":
             raise ToolwrightError("A call that a crash cut off is decided each time; leave out always=")
-        asked = await self._asked(named)
-        remembered = None if asked is None else remember(asked, effect, always, resolution)
-        return _shown(await self._controller.resolve(named, resolution, remembered))
+        asked = await self._asked(key)
+        remembered = None if asked is None else _remember(asked, effect, always, resolution)
+        return _shown(await self._controller.resolve(key, resolution, remembered))
 
     async def _asked(self, key: WaitKey) -> Wait | None:
         """The request of a key, while it is open."""
         waits = await self._controller.waits.waiting(key.call.session, (key.kind,))
         return next((wait for wait in waits if wait.key == key), None)
 
-    async def _settle(self, key: WaitKey, resolution: Resolution) -> Resolved:
-        return _shown(await self._controller.resolve(key, resolution))
-
     def _read(self, key: str, *kinds: WaitKind) -> WaitKey:
         named = self._controller.read_key(key)
         if named.kind not in kinds:
             verbs = {"signal": "runtime.signal", "approval": "runtime.approve", "crash": "runtime.approve"}
             verb = verbs.get(named.kind, "runtime.resolve")
-            raise KeyRefused(f"The key is that of a {named.kind}; use {verb}", "kind")
+            raise KeyRefused(f"The key is for another kind of wait ({named.kind}); use {verb}", "kind")
         return named
+
+
+def _to_approval(controller: EffectController, wait: Wait, number: int | None = None) -> Approval:
+    """A wait as the inbox shows it; with its decision and number, where it is decided."""
+    asked = jsonx.decode(wait.detail, type=Asked)
+    call, decision = wait.key.call, None
+    if wait.resolution is not None:
+        decision, said = decision_of(wait.resolution)
+        if said.arguments is not None and said.arguments != asked.arguments:
+            hidden = {asked.secret: HIDDEN} if asked.secret is not None and asked.secret in said.arguments else {}
+            decision = replace(decision, edited=True, arguments={**said.arguments, **hidden})
+    return Approval(
+        key=controller.write_key(wait.key),
+        session=call.session,
+        scope=call.scope,
+        call_id=call.call_id,
+        tool=asked.tool,
+        arguments=asked.arguments,
+        cause="crash" if wait.key.kind == "crash" else "policy",
+        rule=asked.rule,
+        reason=asked.reason,
+        requested_at=wait.opened_at or 0.0,
+        deadline=wait.deadline,
+        decision=decision,
+        subject=asked.subject or Subject("tool", asked.tool),
+        number=number,
+    )
+
+
+def require_fitting(tool: Tool, arguments: Mapping[str, Any]) -> None:
+    """Refuse arguments that a person gives in the place of others and that the tool would refuse.
+
+    Raises:
+        ToolwrightError: they do not fit, with every problem.
+    """
+    secret, given = tool.definition.secret, PreparedCall()
+    hidden = secret is not None and is_hidden(arguments.get(secret))
+    failure = read_arguments(given, dict(arguments), sys.maxsize)
+    if failure is None:
+        try:
+            if tool.screen is not None and not hidden and (screened := tool.screen(given.raw)) is not None:
+                failure = screened.failure
+            else:
+                tool.validate(given.raw)
+        except InvalidArguments as error:
+            # A value that was hidden from the person is put back by the call, and a new value is not shown.
+            about_secret = () if secret is None else ("$", json_path((secret,)))
+            problems = [
+                replace(problem, message="the value does not fit", given=HIDDEN)
+                if problem.path in about_secret
+                else problem
+                for problem in error.problems
+                if not (hidden and problem.path in about_secret)
+            ]
+            failure = invalid(tool.name, InvalidArguments(problems)) if problems else None
+        except Exception as error:  # a validator may be a tool's code
+            failure = rejected(tool.name, error)
+    if failure is not None:
+        raise ToolwrightError(
+            f"Nothing was decided, and the request stays open. {failure.message}\nGive arguments that fit the tool."
+        )
+
+
+def _approved(
+    at: float, arguments: Mapping[str, Any] | None, by: str | None, always: Mapping[str, Any] | None = None
+) -> Resolution:
+    """The resolution that lets a call run, with the arguments it asked for or with others.
+
+    Raises:
+        ToolwrightError: the arguments or the pattern have no JSON form.
+    """
+    if arguments is not None and not isinstance(arguments, Mapping):
+        raise ToolwrightError(f"The arguments {arguments!r:.200} are not an object; use a mapping")
+    try:
+        payload = jsonx.encode(Said(None if arguments is None else dict(arguments)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolwrightError(f"The arguments have no JSON form: {error}") from error
+    if always is not None:
+        payload = jsonx.encode({**jsonx.decode(payload), "always": jsonx.decode(_pattern(always))})
+    return Resolution("ok", at, payload, by=_who(by))
+
+
+def _denied(at: float, reason: str | None, by: str | None, always: Mapping[str, Any] | None = None) -> Resolution:
+    """The resolution that denies a call.
+
+    Raises:
+        ToolwrightError: the pattern has no JSON form.
+    """
+    payload = b"null" if always is None else jsonx.encode({"always": jsonx.decode(_pattern(always))})
+    return Resolution("error", at, payload, reason=reason, by=_who(by))
+
+
+def _who(by: object) -> str | None:
+    if by is not None and (not isinstance(by, str) or not by):
+        raise ToolwrightError(f"by={by!r:.200} does not say who decides; use a name, or leave it out")
+    return None if by is None else encodable(by)
+
+
+def _pattern(pattern: object) -> bytes:
+    if not isinstance(pattern, Mapping):
+        raise ToolwrightError(f"always={pattern!r:.200} is not a pattern; use a mapping, {{}} for all later calls")
+    try:
+        return jsonx.canonical(dict(pattern))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolwrightError(f"The pattern {pattern!r:.200} has no JSON form: {error}") from error
+
+
+def _remember(
+    wait: Wait, effect: Literal["allow", "deny"], pattern: Mapping[str, Any], resolution: Resolution
+) -> Remembered:
+    """The decision for later calls of the same tool whose arguments match.
+
+    Raises:
+        ToolwrightError: the pattern has no JSON form.
+    """
+    asked = jsonx.decode(wait.detail, type=Asked)
+    written, at, reason = _pattern(pattern), resolution.at, resolution.reason
+    return Remembered(wait.key.call.session, asked.tool_id, effect, written, at, reason, resolution.by)
 
 
 def _shown(standing: Standing) -> Resolved:

@@ -121,9 +121,10 @@ class OpenSessions:
                 names.update(core.tools.snapshot())
         return sorted(names)
 
-    async def redacted(self, session_id: str, text: str) -> str:
-        """A text that somebody outside wrote about a session, without the secrets of that session."""
-        return await (self._children.get(session_id) or self.core(session_id)).redacted(text)
+    async def redacted(self, session_id: str, text: str, what: str = "reason") -> str:
+        """A text that somebody outside wrote about a session, without the secrets of that session; `what` names it in
+        an error."""
+        return await (self._children.get(session_id) or self.core(session_id)).redacted(text, what)
 
     async def redactor(self, session_id: str) -> Redactor | None:
         """Removes the secrets of a session from values; None where it has none."""

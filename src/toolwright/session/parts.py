@@ -15,14 +15,14 @@ from typing import Any
 from toolwright.calls.active_call import ActiveCall
 from toolwright.calls.authorise.authority import Origin, RuleBook
 from toolwright.calls.environment import NO_LIFESPAN
-from toolwright.calls.execute.process_pool import ProcessPool
-from toolwright.calls.execute.thread_pool import ThreadPool
-from toolwright.calls.journal.contract import CallJournal
+from toolwright.calls.journal_contract import CallJournal
 from toolwright.calls.policy import Policy
+from toolwright.calls.pools.process_pool import ProcessPool
+from toolwright.calls.pools.thread_pool import ThreadPool
 from toolwright.calls.record import CallLog
 from toolwright.calls.schedule.admission import Limit, RuntimeOrder
 from toolwright.clock import Clock, Deadlines
-from toolwright.effects.journal_controller import JournaledController
+from toolwright.effects.step_replay import JournaledController
 from toolwright.errors import RuntimeClosed, ToolwrightError
 from toolwright.event_bus import EventHub
 from toolwright.limited_children import ChildPool

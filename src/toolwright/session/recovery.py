@@ -142,6 +142,9 @@ async def _finish(batch: Batch, session: str, scope: str) -> list[Recovered]:
 
 
 def _action(call: ActiveCall) -> str:
-    if call.asking is not None and call.recovered in ("run", "rerun"):
+    past = call.past
+    if past is None:
+        return "left"
+    if call.asking is not None and past.recovered in ("run", "rerun"):
         return "waiting"  # It would have been run, but needs approval first.
-    return call.recovered or "left"
+    return past.recovered

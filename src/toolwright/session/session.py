@@ -39,7 +39,7 @@ from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import ModelClient
 from toolwright.tools.outcome import Image, ToolOutcome
-from toolwright.tools.scopes import ScopedRegistry
+from toolwright.tools.registry import ScopedRegistry
 from toolwright.tools.service_protocols import Connection
 from toolwright.tools.turn_protocols import AskOptions, Budget, TurnClient, TurnInfo, TurnOutcome, TurnsClient
 

@@ -6,6 +6,7 @@ A location is a path, or a URL such as `sqlite:///agent.db`. Another scheme come
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -68,9 +69,18 @@ def inspect_store(location: str | Path) -> StoreInspector:
     return scheme.inspect(url)
 
 
+def _is_a_file_name(text: str) -> bool:
+    """True when the file system has a form for a name; a lone surrogate may stand for a byte of an odd name."""
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _find(location: object) -> tuple[StoreScheme, str]:
     text = str(location)
-    if not isinstance(location, (str, Path)) or not text or "\0" in text:
+    if not isinstance(location, (str, Path)) or not text or "\0" in text or not _is_a_file_name(text):
         raise StoreError(f"The store {location!r} is not usable; use the path of a file, ':memory:', or a Store")
     if text == MEMORY:
         raise StoreError("A store in memory is its runtime's alone; use the path of a file, or a URL")

@@ -64,6 +64,18 @@ RUN_POINTS = (
 when it is drained. The call of a run has its own points as well."""
 
 
+TURN_POINTS = (
+    "before a turn is queued",
+    "after a turn is queued",
+    "before a turn is claimed",
+    "after a turn is claimed",
+    "before the state of a turn is written",
+    "after the state of a turn is written",
+)
+"""The points of a program that runs turns: the state of a turn is written with each answer of the model that calls
+tools, when the turn waits, and when it ends."""
+
+
 JOURNAL_VERBS = {
     "begin": "the intents are written",
     "start": "the start is written",
@@ -91,6 +103,14 @@ RUN_VERBS = {
     "leave": "the worker leaves",
 }
 """The same for the verbs of background runs."""
+
+
+TURN_VERBS = {
+    "add": "a turn is queued",
+    "claim": "a turn is claimed",
+    "advance": "the state of a turn is written",
+}
+"""The same for the verbs of turns."""
 
 
 class Crashing:
@@ -129,11 +149,12 @@ class Crashing:
 
 
 class CrashingServices:
-    """The services of a store, of which background runs have crash points."""
+    """The services of a store, of which background runs and turns have crash points."""
 
     def __init__(self, inner: BackgroundStores) -> None:
         self.inner = inner
         self.runs = Crashing(inner.runs, RUN_VERBS)
+        self.turns = Crashing(inner.turns, TURN_VERBS)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)

@@ -10,7 +10,7 @@ from msgspec import Struct
 CallSource = Literal["model", "user", "tool", "schedule", "host"]
 
 
-class ToolCall(Struct, frozen=True, gc=False):
+class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True):
     """One call as a model wrote it: `arguments` is an object, or the JSON text of one.
 
     A call without an id gets a fresh one. `name` may also be a tool's id, or the name that providers know the tool by.

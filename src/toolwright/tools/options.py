@@ -124,44 +124,14 @@ def define(
     Raises:
         ToolDefinitionError: an option is unknown, unusable, or contradicts another.
     """
-    for option in options:
-        if option not in _KNOWN:
-            near = difflib.get_close_matches(option, _KNOWN, 1)
-            remedy = f"did you mean {near[0]!r}?" if near else f"the options are: {', '.join(sorted(_KNOWN))}"
-            raise ToolDefinitionError(f"Tool {name!r} has an unknown option {option!r}; {remedy}")
-    for option in ("id", "display_name", "category", "script", "secret"):
-        text: Any = options.get(option)
-        if text is not None and (not isinstance(text, str) or not text):
-            raise ToolDefinitionError(f"Tool {name!r} has {option}={text!r:.200}; use a text, or leave it out")
-    if not isinstance(description, str):
-        raise ToolDefinitionError(f"Tool {name!r} has description={description!r:.200}; use a text")
-    if options.get("script") is not None and options.get("kind") != "shell":
-        raise ToolDefinitionError(
-            f"Tool {name!r} has script={options['script']!r}, which is for kind='shell'; say that too"
-        )
-    for option in ("directory", "mount"):
-        path: Any = options.get(option)
-        if path is None:
-            continue
-        if options.get("kind") != "shell":
-            raise ToolDefinitionError(f"Tool {name!r} has {option}={path!r}, which is for kind='shell'; say that too")
-        if not isinstance(path, str) or not path.startswith("/") or posixpath.normpath(path) != path:
-            raise ToolDefinitionError(
-                f"Tool {name!r} has {option}={path!r:.200}; use a whole path, such as '/srv/project', or leave it out"
-            )
-    prepare = options.get("prepare")
-    if prepare is not None and not callable(prepare):
-        raise ToolDefinitionError(f"Tool {name!r} has prepare={prepare!r:.200}; use a function of arguments and call")
+    _require_known(options, name)
+    _require_texts(options, name, description)
+    _require_shell_kind(options, name)
+    _require_functions(options, name)
     if options.get("background") is not None and options.get("supports_background") is False:
         raise ToolDefinitionError(
             f"Tool {name!r} has background=... and supports_background=False; drop one of the two"
         )
-    screen = options.get("screen")
-    if screen is not None and not callable(screen):
-        raise ToolDefinitionError(f"Tool {name!r} has screen={screen!r:.200}; use a function of the arguments' JSON")
-    subject = options.get("subject")
-    if subject is not None and not callable(subject):
-        raise ToolDefinitionError(f"Tool {name!r} has subject={subject!r:.200}; use a function of arguments and view")
     required = _required_secrets(options.get("requires_secrets"), name)
     if required:
         options = {**options, "requires_secrets": True}
@@ -199,6 +169,50 @@ def define(
         events=_events(options.get("events"), name),
         **stated,
     )
+
+
+def _require_known(options: ToolOptions, name: str) -> None:
+    for option in options:
+        if option not in _KNOWN:
+            near = difflib.get_close_matches(option, _KNOWN, 1)
+            remedy = f"did you mean {near[0]!r}?" if near else f"the options are: {', '.join(sorted(_KNOWN))}"
+            raise ToolDefinitionError(f"Tool {name!r} has an unknown option {option!r}; {remedy}")
+
+
+def _require_texts(options: ToolOptions, name: str, description: str) -> None:
+    for option in ("id", "display_name", "category", "script", "secret"):
+        text: Any = options.get(option)
+        if text is not None and (not isinstance(text, str) or not text):
+            raise ToolDefinitionError(f"Tool {name!r} has {option}={text!r:.200}; use a text, or leave it out")
+    if not isinstance(description, str):
+        raise ToolDefinitionError(f"Tool {name!r} has description={description!r:.200}; use a text")
+
+
+def _require_shell_kind(options: ToolOptions, name: str) -> None:
+    """Check the options that only a tool of the kind "shell" may have."""
+    for option in ("script", "directory", "mount"):
+        given: Any = options.get(option)
+        if given is None:
+            continue
+        if options.get("kind") != "shell":
+            raise ToolDefinitionError(f"Tool {name!r} has {option}={given!r}, which is for kind='shell'; say that too")
+        if option == "script":
+            continue
+        if not isinstance(given, str) or not given.startswith("/") or posixpath.normpath(given) != given:
+            raise ToolDefinitionError(
+                f"Tool {name!r} has {option}={given!r:.200}; use a whole path, such as '/srv/project', or leave it out"
+            )
+
+
+_FUNCTIONS = {"prepare": "arguments and call", "screen": "the arguments' JSON", "subject": "arguments and view"}
+"""The options that are functions, each with its parameters."""
+
+
+def _require_functions(options: ToolOptions, name: str) -> None:
+    for option, parameters in _FUNCTIONS.items():
+        given: Any = options.get(option)
+        if given is not None and not callable(given):
+            raise ToolDefinitionError(f"Tool {name!r} has {option}={given!r:.200}; use a function of {parameters}")
 
 
 def read_needs(options: ToolOptions, name: str) -> frozenset[str]:

@@ -428,15 +428,14 @@ def _told(item: Any, but: frozenset[str] = frozenset()) -> dict[str, Any]:
     shown = {}
     for name in item.__struct_fields__:
         if name not in item.untold and name not in but:
-            value = _told_value(getattr(item, name))
-            if name == "at":
-                value = instant_text(value)
+            held = getattr(item, name)
+            value = instant_text(held) if name == "at" else _told_value(held)
             if (value is not None and value != []) or name in _ALWAYS_TOLD:
                 shown[name] = value
     return shown
 
 
-def _told_value(value: object) -> Any:
+def _told_value(value: object) -> object:
     if isinstance(value, tuple):
         return [_told_value(each) for each in value]
     return _told(value) if isinstance(value, Struct) else value

@@ -1,11 +1,12 @@
-"""Tools by name. Owns look-up, order and snapshots; does not own running them."""
+"""Tools by name, and layers of them. Owns look-up, order and snapshots; does not own running them."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar, overload
 
 from toolwright.errors import RegistryError
 from toolwright.tools.definition import ToolDefinition
@@ -30,6 +31,9 @@ class ToolSource(Protocol):
     def version(self) -> object: ...
 
     def snapshot(self) -> Snapshot: ...
+
+
+Source = TypeVar("Source", bound=ToolSource)
 
 
 def is_source(thing: object) -> TypeIs[ToolSource]:
@@ -123,6 +127,81 @@ class ToolRegistry(Catalogue):
 
     def __repr__(self) -> str:
         return f"ToolRegistry({self.names()})"
+
+
+# --- layers over a registry
+
+
+class ScopedRegistry(Catalogue):
+    """Layers of tools over a base: look-up goes top layer first."""
+
+    def __init__(self, base: ToolSource) -> None:
+        self._base = base
+        self._layers: list[ToolSource] = []
+        self._changes = 0
+        self._seen: object = None
+        self._merged: Snapshot = MappingProxyType({})
+
+    @property
+    def version(self) -> object:
+        """Changes when the base, a layer, or the stack of layers does."""
+        # A count, for the id of a layer may be that of an earlier one.
+        return (self._base.version, self._changes, tuple(layer.version for layer in self._layers))
+
+    @property
+    def depth(self) -> int:
+        """How many layers lie over the base."""
+        return len(self._layers)
+
+    def snapshot(self) -> Snapshot:
+        if not self._layers:
+            return self._base.snapshot()
+        version = self.version
+        if self._seen != version:
+            merged = dict(self._base.snapshot())
+            for layer in self._layers:
+                merged.update(layer.snapshot())
+            self._merged, self._seen = MappingProxyType(merged), version
+        return self._merged
+
+    @overload
+    def push(self, tools: Source) -> Source: ...
+    @overload
+    def push(self, tools: Iterable[object] = ()) -> ToolRegistry: ...
+    def push(self, tools: ToolSource | Iterable[object] = ()) -> ToolSource:
+        """Lay a new layer on top and return it; a registry, a scope or a view is the layer itself, and followed."""
+        layer = tools if is_source(tools) else ToolRegistry(tools)
+        self._layers.append(layer)
+        self._changes += 1
+        return layer
+
+    def pop(self, layer: Source) -> Source:
+        """Take off the top layer, which must be `layer`.
+
+        Raises:
+            RegistryError: `layer` is not the top one; nothing changes.
+        """
+        if not self._layers or self._layers[-1] is not layer:
+            where = "buried under another" if layer in self._layers else "not on this registry"
+            raise RegistryError(f"The layer to pop is {where}; pop layers in the reverse order of pushing")
+        self._changes += 1
+        self._layers.pop()
+        return layer
+
+    @contextmanager
+    def layer(self, tools: Iterable[object] = ()) -> Iterator[ToolRegistry]:
+        """Hold a layer for the length of a `with` block."""
+        layer = self.push(tools)
+        try:
+            yield layer
+        finally:
+            self.pop(layer)
+
+    def __repr__(self) -> str:
+        return f"<ScopedRegistry: {len(self.snapshot())} tools, {self.depth} layers over {type(self._base).__name__}>"
+
+
+# --- finding a tool
 
 
 def find(snapshot: Snapshot, name: str) -> Tool | None:

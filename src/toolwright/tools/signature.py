@@ -15,8 +15,8 @@ import typing_extensions
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import SchemaValidator, ValidationError, to_jsonable_python
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
+from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema, to_jsonable_python
 
 from toolwright import jsonx
 from toolwright.errors import InvalidArguments, ToolDefinitionError
@@ -188,7 +188,7 @@ def type_schema(given: Any, *, owner: str) -> dict[str, Any]:
         ) from error
 
 
-def _plain(function: object) -> Any:
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function under partials and `staticmethod`: it has the docstring, and is async or not."""
     while isinstance(function, partial | staticmethod):
         function = function.func if isinstance(function, partial) else function.__func__
@@ -297,7 +297,7 @@ def _reason(error: BaseException) -> str:
     return shorten(text.partition(". ")[0] or type(error).__name__, 300)
 
 
-def _show_default(schema: dict[str, Any], parameter: inspect.Parameter, field: Any) -> None:
+def _show_default(schema: dict[str, Any], parameter: inspect.Parameter, field: type[Any] | None) -> None:
     """Put a Python default into the schema, where it has a JSON form."""
     default = parameter.default
     if field is None or default is parameter.empty or isinstance(default, FieldInfo):
@@ -324,16 +324,16 @@ class _JsonSchema(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: object) -> bool:
         return False
 
-    def model_schema(self, schema: Any) -> JsonSchemaValue:
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         return _untitled(super().model_schema(schema), schema)
 
-    def dataclass_schema(self, schema: Any) -> JsonSchemaValue:
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
         return _untitled(super().dataclass_schema(schema), schema)
 
-    def typed_dict_schema(self, schema: Any) -> JsonSchemaValue:
+    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
         return _untitled(super().typed_dict_schema(schema), schema)
 
-    def generate(self, schema: Any, mode: Any = "validation") -> JsonSchemaValue:
+    def generate(self, schema: CoreSchema, mode: JsonSchemaMode = "validation") -> JsonSchemaValue:
         made = super().generate(schema, mode)
         for definition in (made, *made.get("$defs", {}).values()):
             if "enum" in definition:
@@ -341,7 +341,7 @@ class _JsonSchema(GenerateJsonSchema):
         return made
 
 
-def _untitled(made: JsonSchemaValue, schema: Any) -> JsonSchemaValue:
+def _untitled(made: JsonSchemaValue, schema: Mapping[str, object]) -> JsonSchemaValue:
     if made.get("title") == getattr(schema.get("cls"), "__name__", None):
         made.pop("title", None)
     return made

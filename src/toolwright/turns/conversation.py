@@ -7,17 +7,36 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from msgspec import ValidationError, convert
+from msgspec import Struct, ValidationError, convert
 
 from toolwright import jsonx
 from toolwright.stores.contracts.sessions import NewMessage
 from toolwright.tools.call import ToolCall
 from toolwright.tools.model import Answer, Item, ToolResults, UserMessage
-from toolwright.tools.outcome import Image, ToolOutcome
+from toolwright.tools.outcome import Image, Status, ToolOutcome
 from toolwright.tools.service_protocols import Message
 
 RESULTS = "results"
 """The `kind` in the metadata of a message that holds the results of the answer before it."""
+
+
+class _Said(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The content of an answer that has more than text."""
+
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    images: tuple[Image, ...] = ()
+
+
+class _Result(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The result of a call, as the model reads it."""
+
+    call_id: str
+    tool: str
+    status: Status
+    text: str
+    images: tuple[Image, ...] = ()
+    spilled_to: str | None = None
 
 
 # --- storing
@@ -49,29 +68,13 @@ def answered(answer: Answer, outcomes: Sequence[ToolOutcome], turn: str, step: i
         about["reasoning"] = answer.reasoning
     content: Any = answer.text
     if answer.calls or answer.images:
-        content = {"text": answer.text, "calls": [call.to_json() for call in answer.calls]}
-        if answer.images:
-            content["images"] = [image.to_json() for image in answer.images]
+        content = _Said(answer.text, answer.calls, answer.images)
     unit = [NewMessage("assistant", jsonx.encode(content), jsonx.encode(about))]
     if answer.calls:
-        results = [_result(outcome) for outcome in outcomes]
+        results = [_Result(one.call_id, one.tool, one.status, one.text, one.images, one.spilled_to) for one in outcomes]
         about = {"turn": turn, "step": step, "kind": RESULTS}
         unit.append(NewMessage("tool", jsonx.encode({"results": results}), jsonx.encode(about)))
     return unit
-
-
-def _result(outcome: ToolOutcome) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "call_id": outcome.call_id,
-        "tool": outcome.tool,
-        "status": outcome.status,
-        "text": outcome.text,
-    }
-    if outcome.images:
-        told["images"] = [image.to_json() for image in outcome.images]
-    if outcome.spilled_to is not None:
-        told["spilled_to"] = outcome.spilled_to
-    return told
 
 
 # --- reading
@@ -154,17 +157,17 @@ def _outcomes(message: Message, answer: Answer) -> tuple[ToolOutcome, ...] | Non
     return outcomes if [one.call_id for one in outcomes] == [call.id for call in answer.calls] else None
 
 
-def _read_results(results: Iterable[Any]) -> tuple[ToolOutcome, ...]:
+def _read_results(results: object) -> tuple[ToolOutcome, ...]:
     return tuple(
         ToolOutcome(
-            each["call_id"],
-            each["tool"],
-            each["status"],
-            model_text=str(each["text"]),
-            images=_images(each.get("images")),
-            spilled_to=each.get("spilled_to"),
+            each.call_id,
+            each.tool,
+            each.status,
+            model_text=each.text,
+            images=each.images,
+            spilled_to=each.spilled_to,
         )
-        for each in results
+        for each in convert(results, list[_Result])
     )
 
 

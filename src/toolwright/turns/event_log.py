@@ -12,12 +12,16 @@ from typing import Any, TypeAlias
 
 from toolwright import jsonx
 from toolwright.clock import Clock
-from toolwright.events import AnyEvent
+from toolwright.events import AnyEvent, CallFinished, CallStarted
 from toolwright.stores.contracts.turns import EventChunk
-from toolwright.tools.turn_protocols import TurnEvent
+from toolwright.tools.model import Answer
+from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.turn_protocols import TurnEvent, TurnOutcome
 
-Source: TypeAlias = Mapping[str, Any] | AnyEvent
-"""The data of an event: a mapping, or the event of a call, whose JSON form is made when it is needed."""
+Source: TypeAlias = Mapping[str, Any] | AnyEvent | Answer | ToolOutcome | TurnOutcome
+"""The data of an event: a mapping, or a value that it is made of when somebody reads it."""
+LONGEST_TEXT = 2_000
+"""Characters of the text of an outcome in an event; the history has all of it."""
 MOST = 20_000
 """How many events are remembered here; a store has them all."""
 REMEMBERED = 2_000
@@ -114,9 +118,36 @@ class TurnLog:
 def _data(data: Source) -> Mapping[str, Any]:
     if isinstance(data, Mapping):
         return data
+    if isinstance(data, Answer):
+        return {
+            "text": data.text,
+            "calls": [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in data.calls],
+            "stop": data.stop,
+            "model": data.model,
+            "usage": {name: value for name, value in data.usage.to_json().items() if value},
+        }
+    if isinstance(data, ToolOutcome):
+        return {"call_id": data.call_id, "tool": data.tool, "status": data.status, "text": data.text[:LONGEST_TEXT]}
+    if isinstance(data, TurnOutcome):
+        told = {name: getattr(data, name) for name in ("status", "text", "limit", "code", "reason")}
+        return {name: value for name, value in told.items() if value} | {"usage": data.usage.to_json()}
+    if isinstance(data, CallStarted):
+        return {"call_id": data.call_id, "tool": data.tool, "arguments": data.arguments}
+    if isinstance(data, CallFinished):
+        return _finished(data)
     told = data.to_json()
     for name in ("kind", "session", "batch", "at", "scope"):
         told.pop(name, None)
+    return told
+
+
+def _finished(event: CallFinished) -> dict[str, Any]:
+    told: dict[str, Any] = {"call_id": event.call_id, "tool": event.tool, "status": event.status}
+    outcome: ToolOutcome | None = event.outcome
+    if outcome is not None:
+        told["text"] = outcome.text[:LONGEST_TEXT]
+        if outcome.failure is not None:
+            told["code"] = outcome.failure.code
     return told
 
 

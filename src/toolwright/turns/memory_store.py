@@ -149,8 +149,12 @@ class MemoryTurnStore:
             self._end(id, turn.session)
         return turn
 
-    async def cancelled(self) -> dict[str, str]:
-        return {id: turn.cancel_reason for id, turn in self._turns.items() if turn.cancel_reason and not turn.ended_at}
+    async def signalled(self) -> dict[str, str | None]:
+        return {
+            id: turn.cancel_reason
+            for id, turn in self._turns.items()
+            if turn.ended_at is None and (turn.cancel_reason is not None or id in self._steering)
+        }
 
     async def steer(self, id: str, text: str, at: float) -> bool:
         turn = self._turns.get(id)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Set
 from contextlib import aclosing
 from typing import Any
 
@@ -26,7 +26,6 @@ from toolwright.tools.model import (
     ModelRequest,
     ReasoningDelta,
     TextDelta,
-    Usage,
     to_answer,
 )
 from toolwright.tools.outcome import encodable
@@ -56,8 +55,12 @@ def model_spec(model: object) -> str:
     return f"{provider}:{name}" if provider and name else type(model).__name__
 
 
-async def ask(model: ModelClient, request: ModelRequest, tell: Tell, clock: Clock) -> tuple[Answer, bytes]:
+async def ask(
+    model: ModelClient, request: ModelRequest, used: Set[str], tell: Tell, clock: Clock
+) -> tuple[Answer, bytes]:
     """The checked answer of a model, and its stored form. An attempt that fails for a while is repeated.
+
+    `used` are the ids of the calls that the conversation has already.
 
     Raises:
         ModelError: it failed for good, or too often, or its answer is not usable.
@@ -65,7 +68,7 @@ async def ask(model: ModelClient, request: ModelRequest, tell: Tell, clock: Cloc
     attempt = 1
     while True:
         try:
-            return checked(await _attempt(model, request, tell), model_spec(model))
+            return checked(await _attempt(model, request, tell), model_spec(model), used)
         except ModelError as error:
             if not error.retry or attempt >= ATTEMPTS:
                 raise
@@ -119,11 +122,11 @@ async def _attempt(model: ModelClient, request: ModelRequest, tell: Tell) -> obj
 # --- checking an answer
 
 
-def checked(given: object, spec: str) -> tuple[Answer, bytes]:
+def checked(given: object, spec: str, used: Set[str]) -> tuple[Answer, bytes]:
     """An answer that can be stored and run, and its stored form.
 
-    A call without an id, or with the id of another call of the answer, gets one of its own. The provider's own form of
-    the answer would contradict that, and is left out then.
+    A call without an id, or with the id of another call of the conversation, gets one of its own. The provider's own
+    form of the answer would contradict that, and is left out then.
 
     Raises:
         ModelError: it is too large, or not usable.
@@ -136,7 +139,7 @@ def checked(given: object, spec: str) -> tuple[Answer, bytes]:
     if len(answer.text) > LONGEST_TEXT:
         raise ModelError(f"The answer has more than {LONGEST_TEXT} characters", "bad_answer")
     if answer.calls:
-        answer = _with_own_ids(answer)
+        answer = _with_own_ids(answer, used)
     try:
         stored = msgspec.json.encode(answer)
     except (TypeError, ValueError, UnicodeEncodeError, OverflowError, RecursionError):
@@ -150,15 +153,15 @@ def checked(given: object, spec: str) -> tuple[Answer, bytes]:
     return answer, stored
 
 
-def _with_own_ids(answer: Answer) -> Answer:
+def _with_own_ids(answer: Answer, used: Set[str]) -> Answer:
     seen: set[str] = set()
     calls: list[ToolCall] = []
     changed = False
     for position, call in enumerate(answer.calls):
-        id = call.id if isinstance(call.id, str) and call.id else f"call_{position + 1}"
-        number = 2
-        while id in seen:
-            id, number = f"{call.id or 'call'}_{number}", number + 1
+        given = call.id if isinstance(call.id, str) and call.id else f"call_{position + 1}"
+        id, number = given, 2
+        while id in seen or id in used:
+            id, number = f"{given}_{number}", number + 1
         seen.add(id)
         if id != call.id or call.source != "model":
             changed = changed or id != call.id
@@ -170,8 +173,3 @@ def _with_own_ids(answer: Answer) -> Answer:
 def read_answer(stored: bytes) -> Answer:
     """The answer that `checked` stored."""
     return msgspec.json.decode(stored, type=Answer)
-
-
-def plain_usage(usage: Usage) -> dict[str, Any]:
-    """The numbers that are not 0, for an event."""
-    return {name: value for name, value in usage.to_json().items() if value}

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import msgspec
@@ -28,13 +28,15 @@ from toolwright.session.core import SessionCore
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.sessions import NewMessage
 from toolwright.stores.contracts.turns import TURN_SCOPE, Advance, TurnRecord, TurnStore
+from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import Answer, Item, ModelClient, ModelError, ModelRequest, ToolResults, Usage, UserMessage
 from toolwright.tools.outcome import Failure, ToolOutcome
+from toolwright.tools.registry import Snapshot
 from toolwright.tools.service_protocols import Message
 from toolwright.tools.turn_protocols import Budget, TurnOutcome, TurnState, TurnStatus, TurnWait
 from toolwright.turns import conversation as stored
 from toolwright.turns.event_log import TurnLog
-from toolwright.turns.model_call import ask, plain_usage, read_answer
+from toolwright.turns.model_call import ask, read_answer
 from toolwright.turns.structured import AnswerForm
 
 log = logging.getLogger("toolwright.turns")
@@ -106,6 +108,12 @@ class TurnRun:
         self._answer = None if record.answer is None else read_answer(record.answer)
         self._stored_answer = record.answer
         self._units: list[NewMessage] = []
+        self.signalled = record.started_at != record.created_at
+        """True when there may be messages for it, or a request to stop, in the store."""
+        self._used_ids: set[str] = set()
+        self._pictures = False
+        self._offered: tuple[ToolDefinition, ...] = ()
+        self._offered_of: Snapshot | None = None
         self._outcomes: list[ToolOutcome] = []
         self._resumed = record.token > 1
         self._begun = 0.0
@@ -156,6 +164,11 @@ class TurnRun:
             timer = self._clock.call_at(self._begun + left, self.stop, "seconds", "The time of the turn is used up")
         try:
             return await self._loop()
+        except ServiceError as error:  # such as no room for another message
+            if self.batch is not None:
+                await self.batch.settled()
+            self._stored_answer, self._units = None, []
+            return await self._end("failed", code=error.code, reason=str(error))
         finally:
             if timer is not None:
                 timer.cancel()
@@ -194,6 +207,8 @@ class TurnRun:
         """The calls of an answer have their outcomes: the unit is complete."""
         self._units += stored.answered(answer, outcomes, self.id, self._progress.model_calls)
         self._outcomes += outcomes
+        self._used_ids.update([outcome.call_id for outcome in outcomes])
+        self._pictures = self._pictures or _has_images(outcomes)
         if self.batch is not None:
             self._progress.tool_calls += len(outcomes)
         self._answer = self._stored_answer = self.batch = None
@@ -202,7 +217,11 @@ class TurnRun:
         """The whole history of the session, with the units of this turn that are not written yet."""
         if self._units:
             await self._write("running")
-        return stored.read(await history(self._setting.store, self._core.id))
+        items = stored.read(await history(self._setting.store, self._core.id))
+        results = [outcome for item in items if isinstance(item, ToolResults) for outcome in item.outcomes]
+        self._used_ids = {outcome.call_id for outcome in results}
+        self._pictures = _has_images(results)
+        return items
 
     # --- the model
 
@@ -229,54 +248,62 @@ class TurnRun:
         progress.usage[answer.model] = progress.usage.get(answer.model, Usage()) + answer.usage
         if answer.text:
             progress.text = answer.text
-        self._log.add(
-            "model.answered",
-            {
-                "text": answer.text,
-                "calls": [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in answer.calls],
-                "stop": answer.stop,
-                "model": answer.model,
-                "usage": plain_usage(answer.usage),
-            },
-        )
+        self._log.add("model.answered", answer)
         self._answer = answer
         if answer.calls:
             self._stored_answer = written
-            await self._write("running")
         return None
 
     async def _ask_within_time(self, conversation: list[Item]) -> tuple[Answer, bytes]:
         shared, form = self._core.shared, self._setting.form
-        services = self._core.services
         request = ModelRequest(
             self._core.id,
             await self._shown(conversation),
             turn=self.id,
-            number=sum(1 for item in conversation if type(item) is Answer),
-            instructions=self._setting.instructions(),
-            tools=tuple(await self._core.catalogue(services.kv).offered()),
+            number=sum([type(item) is Answer for item in conversation]),
+            instructions=self._instructions,
+            tools=await self._tools(),
             answer_schema=self._options.answer_schema if form is None else form.schema,
         )
         deadline = shared.deadlines.bucket(MODEL_SECONDS)
         deadline.add(self)
         self._asking = True
         try:
-            return await ask(self._setting.model, request, self._log.add, self._clock)
+            return await ask(self._setting.model, request, self._used_ids, self._log.add, self._clock)
         finally:
             self._asking = False
             deadline.discard(self)
 
+    @cached_property
+    def _instructions(self) -> str:
+        return self._setting.instructions()
+
+    async def _tools(self) -> tuple[ToolDefinition, ...]:
+        """The tools that the model is offered now. They are the same as before while nothing was added or revealed."""
+        tools = self._core.all_tools()
+        if tools is not self._offered_of:
+            catalogue = self._core.catalogue(self._core.services.kv)
+            self._offered = tuple(await catalogue.offered())
+            self._offered_of = None if await catalogue.deferred() else tools
+        return self._offered
+
     async def _shown(self, conversation: list[Item]) -> tuple[Item, ...]:
         """The conversation with the content of images that it names by hash."""
-        shown: list[Item] = list(conversation)
-        for place, item in enumerate(conversation):
-            if isinstance(item, ToolResults) and any(image.hash for one in item.outcomes for image in one.images):
-                filled = await self._core.services.attachments.fill_in(item.outcomes)
-                shown[place] = ToolResults(tuple(filled))
-        return tuple(shown)
+        if not self._pictures:
+            return tuple(conversation)
+        fill_in = self._core.services.attachments.fill_in
+        return tuple(
+            [
+                ToolResults(tuple(await fill_in(item.outcomes))) if isinstance(item, ToolResults) else item
+                for item in conversation
+            ]
+        )
 
     async def _take_signals(self, conversation: list[Item]) -> None:
         """Take the messages that were sent to the turn since the last model call, and a request to stop."""
+        if not self.signalled:
+            return
+        self.signalled = False
         signals = await self._setting.store.signals(self.id, self._progress.steered)
         for number, text in signals.steering:
             self._progress.steered = number
@@ -317,9 +344,7 @@ class TurnRun:
         try:
             batch = self.batch
             if batch is None:
-                self.batch = batch = self._core.start_turn_batch(list(answer.calls), scope)
-                if self._stopped is not None:
-                    batch.cancel(self._stopped[1])
+                self.batch = batch = await self._record_and_start(answer, scope)
             outcomes = await batch.wait() if batch.done else await batch.quiet()
         finally:
             if push is not None:
@@ -330,8 +355,28 @@ class TurnRun:
             return None
         if push is None:
             for outcome in outcomes:
-                self._log.add("call.finished", _finished(outcome))
+                self._log.add("call.finished", outcome)
         return outcomes
+
+    async def _record_and_start(self, answer: Answer, scope: str) -> Batch:
+        """Record the answer of the model, and start its calls.
+
+        The answer is written together with the intents of its calls, and before them: a started batch asks for its
+        intents to be written one turn of the loop later.
+        """
+        recorded = self._record.answer is not None and self._stored_answer == self._record.answer
+        if not recorded and not self._setting.durable:
+            await self._write("running")
+        batch = self._core.start_turn_batch(list(answer.calls), scope)
+        if self._stopped is not None:
+            batch.cancel(self._stopped[1])
+        if not recorded and self._setting.durable:
+            try:
+                await self._write("running")
+            except BaseException:
+                batch.cancel("the answer of the model could not be recorded")
+                raise
+        return batch
 
     async def _suspend(self) -> TurnOutcome:
         """The turn waits for something outside, and holds nothing but its batch until then."""
@@ -368,6 +413,8 @@ class TurnRun:
             return await self._end("failed", code="truncated", reason="The answer was cut at its longest length")
         if not answer.text.strip() and not answer.images:
             return await self._end("failed", code="empty_answer", reason=EMPTY)
+        if await self._is_steered():
+            return None
         form = self._setting.form
         if form is None:
             return await self._end("answered", images=answer.images)
@@ -378,6 +425,13 @@ class TurnRun:
             self._log.add("answer.refused", {"reason": str(error)})
             return None
         return await self._end("answered", value=value)
+
+    async def _is_steered(self) -> bool:
+        """True when a message was sent to the turn that the model has not seen: it is asked again with that."""
+        if not self.signalled and not self._setting.durable:
+            return False
+        self.signalled = bool((await self._setting.store.signals(self.id, self._progress.steered)).steering)
+        return self.signalled
 
     # --- the end
 
@@ -392,11 +446,10 @@ class TurnRun:
 
     async def _end(self, status: TurnStatus, **told: Any) -> TurnOutcome:
         outcome = self._outcome(status, **told)
-        self._log.add("turn.ended", {"status": status, **_told_end(outcome)})
+        self._log.add("turn.ended", outcome)
         try:
             await self._write(status, outcome)
         except ServiceError as error:  # such as no room for another message
-            self._units = []
             outcome = self._outcome("failed", code=error.code, reason=str(error))
             await self._write("failed", outcome)
         self._log.end()
@@ -419,6 +472,11 @@ class TurnRun:
         )
 
     async def _write(self, state: TurnState, outcome: TurnOutcome | None = None) -> None:
+        if not await self._submit(state, outcome):
+            raise self._lost()
+
+    def _submit(self, state: TurnState, outcome: TurnOutcome | None = None) -> Awaitable[bool]:
+        """Ask the store to write the state of the turn, with the units that are complete."""
         progress = self._progress
         advance = Advance(
             id=self.id,
@@ -431,11 +489,13 @@ class TurnRun:
             answer=self._stored_answer,
             messages=self._units,
             events=self._log.take(),
-            outcome=None if outcome is None else jsonx.encode(replace(outcome, calls=()).to_json()),
+            outcome=None if outcome is None else jsonx.encode(replace(outcome, calls=())),
         )
-        if not await self._setting.store.advance(advance, self._core.shared.quotas.messages):
-            raise LostTurn(f"The turn {self.id!r} is worked on by another process now")
         self._units = []
+        return self._setting.store.advance(advance, self._core.shared.quotas.messages)
+
+    def _lost(self) -> LostTurn:
+        return LostTurn(f"The turn {self.id!r} is worked on by another process now")
 
 
 async def history(store: TurnStore, session: str) -> list[Message]:
@@ -464,18 +524,13 @@ async def outcomes_of(core: SessionCore, store: TurnStore, turn: str) -> tuple[T
     )
 
 
+def _has_images(outcomes: Sequence[ToolOutcome]) -> bool:
+    return any(outcome.images for outcome in outcomes)
+
+
 def _push_of_scope(log: TurnLog, scope: str, event: AnyEvent) -> None:
     if event.kind.startswith("call.") and getattr(event, "scope", None) == scope:
         log.push(event)
-
-
-def _finished(outcome: ToolOutcome) -> dict[str, Any]:
-    return {"call_id": outcome.call_id, "tool": outcome.tool, "status": outcome.status}
-
-
-def _told_end(outcome: TurnOutcome) -> dict[str, Any]:
-    told = {name: getattr(outcome, name) for name in ("text", "limit", "code", "reason")}
-    return {name: value for name, value in told.items() if value} | {"usage": plain_usage(outcome.usage)}
 
 
 def _not_run(call_id: str, tool: str) -> ToolOutcome:

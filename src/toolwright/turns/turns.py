@@ -28,7 +28,7 @@ from toolwright.session.core import SessionCore
 from toolwright.session.open_sessions import OpenSessions
 from toolwright.session.parts import SharedParts
 from toolwright.stores.contracts.turns import ENDED, PREFIX, NewTurn, TurnRecord, TurnStore
-from toolwright.tools.model import ModelClient, Usage
+from toolwright.tools.model import HoldsConnections, ModelClient, Usage
 from toolwright.tools.outcome import encodable
 from toolwright.tools.turn_protocols import AskOptions, Budget, Delivery, TurnEvent, TurnInfo, TurnOutcome
 from toolwright.turns.conversation import user_content
@@ -139,6 +139,15 @@ class SessionTurns:
             local.run.stop("cancelled", reason)
             if local is self.parked:
                 self._continue()
+
+    def signalled(self, id: str, reason: str | None) -> None:
+        """Somebody wants the turn of an id to stop, or has steered it."""
+        if reason is not None:
+            self.stop(id, reason)
+            return
+        local = self._local.get(id)
+        if local is not None and local.run is not None:
+            local.run.signalled = True
 
     def cancelled(self, record: TurnRecord) -> None:
         """A turn was cancelled in the store: stop it here, or take its end."""
@@ -365,7 +374,8 @@ class Turns:
             if given not in self._models:
                 from toolwright.providers import open_model
 
-                self._models[given] = open_model(given)
+                self._models[given] = opened = open_model(given)
+                opened.hold()
             return self._models[given]
         if not callable(getattr(given, "complete", None)):
             raise TurnError(f"model={given!r:.200} is not usable; use a name such as 'openai:gpt-5', or a Model")
@@ -405,9 +415,9 @@ class Turns:
                     await self._write_events(local)
                 if self.clock.monotonic() - looked >= LOOK:
                     looked = self.clock.monotonic()
-                    for id, reason in (await self.store.cancelled()).items():
+                    for id, reason in (await self.store.signalled()).items():
                         for active in list(self._active.values()):
-                            active.stop(id, reason)
+                            active.signalled(id, reason)
             except StoreError as error:
                 log.warning("Events of turns cannot be written: %s", error, extra=log_fields("turn.not_logged"))
         self._watcher = None
@@ -493,6 +503,9 @@ class Turns:
         if self._watcher is not None:
             self._watcher.cancel()
             await asyncio.wait({self._watcher})
+        for model in self._models.values():
+            if isinstance(model, HoldsConnections):
+                await model.release()
 
     # --- looking
 
@@ -633,6 +646,9 @@ class Turn:
         elif when == "next_model_call":
             if not await self._turns.store.steer(self.id, encodable(message), self._turns.clock.now()):
                 raise TurnError(f"The turn {self.id!r} has ended; ask the session instead", "ended")
+            active = self._turns.active(self.session_id)
+            if active is not None:
+                active.signalled(self.id, None)
         else:
             raise TurnError(f"when={when!r:.200} is not usable; use 'next_model_call' or 'next_turn'")
 
@@ -641,7 +657,7 @@ class Turn:
         turns = self._turns
         reason = encodable(require_text("reason", reason))
         outcome = TurnOutcome(turn_id=self.id, session=self.session_id, status="cancelled", reason=reason)
-        record = await turns.store.cancel(self.id, reason, turns.clock.now(), jsonx.encode(outcome.to_json()))
+        record = await turns.store.cancel(self.id, reason, turns.clock.now(), jsonx.encode(outcome))
         if record is None:
             return False
         active = turns.active(self.session_id)

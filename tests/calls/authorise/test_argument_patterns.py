@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.calls.authorise.test_approvals import asked
+from tests.calls.suspend.test_approvals import asked
 from tests.support import fail_after
 from toolwright import Tool, ToolCall, tool
 

@@ -1,10 +1,13 @@
 """Images that a tool returns: native parts for the model in every format, and words in their place in the value."""
 
 import base64
+import json
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec import Struct
+from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from toolwright import Attachment, Image, Runtime, Success, tool
 from toolwright.wire import anthropic, mcp, openai_chat, openai_responses
@@ -16,12 +19,30 @@ PICTURE = Image.from_bytes(PIXELS)
 PHOTO = Image.from_bytes(b"jpeg" * 10, "image/jpeg")
 DATA = base64.b64encode(PIXELS).decode()
 WORDS = f"[image: image/png, {len(PIXELS)} bytes]"
+WRITTEN = json.dumps(PHOTO.to_json(), separators=(",", ":"))
 
 
 @dataclass
 class Report:
     title: str
     chart: Image
+
+
+class Renamed(Struct, rename="camel", tag="chart", omit_defaults=True):
+    main_chart: Image
+    note: str = "none"
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="allow")
+
+    chart: Image
+    draft: Any = Field(None, exclude=True)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def area(self) -> int:
+        return 7
 
 
 @pytest.mark.parametrize(
@@ -37,9 +58,37 @@ class Report:
         ),
         ({"n": 1, "charts": (PICTURE,)}, {"n": 1, "charts": [WORDS]}, [PICTURE]),
         (Report("Sales", PICTURE), {"title": "Sales", "chart": WORDS}, [PICTURE]),
+        (Renamed(PICTURE), {"type": "chart", "mainChart": WORDS}, [PICTURE]),
+        ([Model(chart=PICTURE, draft=PHOTO)], [{"chart": WORDS, "area": 7}], [PICTURE]),
+        (
+            Model.model_validate({"chart": PICTURE, "other": PHOTO}),
+            {
+                "chart": f"[image 1: image/png, {len(PIXELS)} bytes]",
+                "other": "[image 2: image/jpeg, 40 bytes]",
+                "area": 7,
+            },
+            [PICTURE, PHOTO],
+        ),
+        ({PICTURE}, [WORDS], [PICTURE]),
+        ([PICTURE, Image.from_bytes(PIXELS)], [WORDS, WORDS], [PICTURE]),
+        ([PICTURE, WRITTEN], [WORDS, WRITTEN], [PICTURE]),
         ({"media_type": "image/png", "data": "AAAA"}, {"media_type": "image/png", "data": "AAAA"}, []),
     ],
-    ids=["alone", "success", "two", "list", "nested", "dataclass", "no image"],
+    ids=[
+        "alone",
+        "success",
+        "two",
+        "list",
+        "nested",
+        "dataclass",
+        "struct",
+        "model in a list",
+        "model",
+        "set",
+        "twice",
+        "text with the JSON of an image",
+        "no image",
+    ],
 )
 @pytest.mark.parametrize("secret", [False, True])
 async def test_an_image_is_beside_the_value_and_words_stand_in_its_place(returned, value, images, secret):

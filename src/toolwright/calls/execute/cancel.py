@@ -27,9 +27,10 @@ from toolwright.calls.active_call import (
     call_fields,
 )
 from toolwright.calls.conclude import cancelled, end_now, give
-from toolwright.calls.execute.failures import Cancelled, NotBegun, raised
 from toolwright.calls.execute.timeout import time_is_up
+from toolwright.calls.failures import Cancelled, NotBegun, raised
 from toolwright.calls.finalise.finalise import settle
+from toolwright.calls.suspend.suspend import stop_watching
 from toolwright.tools.outcome import Failure
 
 log = logging.getLogger("toolwright.calls")
@@ -75,9 +76,7 @@ def _stop_pause(call: ActiveCall) -> None:
 
 
 def _stop_watching(call: ActiveCall) -> None:
-    if call.watch is not None:
-        call.watch.leave()
-        call.watch = None
+    stop_watching(call)
     _end(call)
 
 

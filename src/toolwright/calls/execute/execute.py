@@ -14,8 +14,8 @@ from toolwright.calls.active_call import CONCLUDED, CURRENT, FINISHING, OVER, RU
 from toolwright.calls.conclude import cancelled, end_now, give
 from toolwright.calls.execute.cancel import meaning, released, start_time
 from toolwright.calls.execute.executors import ChildProcessExecutor, ThreadExecutor
-from toolwright.calls.execute.failures import internal
 from toolwright.calls.execute.retry import before_another
+from toolwright.calls.failures import internal
 from toolwright.calls.finalise.finalise import finish, settle
 from toolwright.calls.suspend.context_services import make_context
 from toolwright.calls.suspend.suspend import park
@@ -53,7 +53,9 @@ def begin(call: ActiveCall) -> Coroutine[Any, Any, None] | None:
             end_now(call, result)
             raise
     else:
-        if not call.waits:  # else it is outside already, where its time does not run
+        if (
+            call.suspension is None or not call.suspension.waits
+        ):  # else it is outside already, where its time does not run
             start_time(call, call.started)
         return _rest(call, resume(made, waiting) if type(made) is CoroutineType else made)
     outcome = None
@@ -111,7 +113,7 @@ async def _finish(call: ActiveCall, result: Any) -> None:
     if call.phase in OVER:
         released(call)
         return
-    if type(result) is Pending and call.key_taken:
+    if type(result) is Pending and call.suspension is not None and call.suspension.key_taken:
         if call.cancel_reason is None:
             call.task = None
             if call.ticket is not None:

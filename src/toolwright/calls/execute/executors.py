@@ -10,10 +10,11 @@ from typing import Any
 
 from toolwright.calls.active_call import ActiveCall
 from toolwright.calls.execute.cancel import start_time
-from toolwright.calls.execute.failures import NotBegun
-from toolwright.calls.execute.process_messages import Key, Progress, Report, Status
-from toolwright.calls.execute.process_pool import Child
+from toolwright.calls.failures import NotBegun
+from toolwright.calls.pools.process_messages import Key, Progress, Report, Status
+from toolwright.calls.pools.process_pool import Child
 from toolwright.calls.suspend.context_services import ActiveCallServices, describe, make_context
+from toolwright.calls.suspend.suspend import enter
 from toolwright.crash_seams import crash_seams
 from toolwright.errors import MachineError
 
@@ -79,7 +80,7 @@ class ChildProcessExecutor:
         described = None
         if plan.needs_context:
             described = describe(call) | {"completion_key": ActiveCallServices(call).wait_key("completion", "")}
-            call.key_taken = False  # Until the child reports that the tool took it.
+            enter(call).key_taken = False  # Until the child reports that the tool took it.
         try:
             in_child = call.env.processes.run
             if crash_seams.tool_code is not None:  # Around the child: it is this process that is killed.
@@ -112,7 +113,7 @@ class ChildProcessExecutor:
     def _hear(self, message: Report) -> None:
         services = ActiveCallServices(self._call)
         if isinstance(message, Key):
-            self._call.key_taken = True
+            enter(self._call).key_taken = True
         elif isinstance(message, Progress):
             services.report_progress(message.current, message.total, message.label, message.unit)
         elif isinstance(message, Status):

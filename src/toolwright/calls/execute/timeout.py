@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from toolwright.calls.active_call import QUEUED, ActiveCall
 from toolwright.calls.conclude import end_now
-from toolwright.calls.execute.failures import is_retried
+from toolwright.calls.failures import is_retried
 from toolwright.calls.policy import Policy
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import Failure

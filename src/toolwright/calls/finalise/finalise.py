@@ -15,9 +15,7 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.calls.active_call import ActiveCall, identity
-from toolwright.calls.execute.returned_json import Encoded, unserialisable
 from toolwright.calls.finalise.after_hooks import project, project_now, run_after_hooks
-from toolwright.calls.finalise.media import MARK, SHORTEST
 from toolwright.calls.finalise.output_check import (
     QUOTE,
     check_output,
@@ -35,6 +33,8 @@ from toolwright.calls.policy import Policy
 from toolwright.calls.prepare.before_hooks import show
 from toolwright.calls.redact import AT_ONCE, off_loop, redact_outcome, weight
 from toolwright.calls.redactor import Redactor
+from toolwright.calls.returned_json import Encoded, unserialisable
+from toolwright.calls.returned_media import MARK, SHORTEST
 from toolwright.large_json import (
     SCALARS,
     SMALL,
@@ -104,7 +104,7 @@ def _settle_redacted(call: ActiveCall, result: object, redactor: Redactor) -> To
 
 
 def _settle_outcome(call: ActiveCall, result: object, outcome: ToolOutcome) -> ToolOutcome | None:
-    if type(result) is Pending and call.key_taken:
+    if type(result) is Pending and call.suspension is not None and call.suspension.key_taken:
         return None
     if call.owner.context.hooked and (call.attempt or call.owner.context.hooks.project is not None):
         if outcome.status == "cancelled":  # no hook may hold up a call that was stopped

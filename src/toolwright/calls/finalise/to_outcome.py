@@ -8,9 +8,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.calls.execute.failures import Cancelled
-from toolwright.calls.execute.returned_json import Encoded, encode_result, unserialisable
+from toolwright.calls.failures import Cancelled
 from toolwright.calls.hooks import Answer
+from toolwright.calls.returned_json import Encoded, encode_result, unserialisable
 from toolwright.tools.outcome import ConnectionRequired, Failure, Pending, Success, ToolOutcome, encodable
 
 SPECIAL = frozenset((ToolOutcome, Failure, Success, Encoded, Answer, Cancelled, ConnectionRequired, Pending))

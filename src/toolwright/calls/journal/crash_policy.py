@@ -3,89 +3,96 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import Any
 
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.calls.active_call import ActiveCall, call_fields
-from toolwright.calls.authorise.approvals import interrupted
-from toolwright.calls.execute.failures import internal
+from toolwright.calls.active_call import ActiveCall, Past, Waited, call_fields
+from toolwright.calls.conclude import give_up
+from toolwright.calls.failures import internal, interrupted
 from toolwright.calls.hooks import Answer, invoke
 from toolwright.calls.prepare.before_hooks import ANSWERS
-from toolwright.calls.suspend.connection_wait import waits_of
+from toolwright.calls.suspend.connection_wait import restore_connections
 from toolwright.stores.contracts.journal import CallKey, JournalStore
 from toolwright.tools.outcome import Failure, ToolError
 
 log = logging.getLogger("toolwright.calls")
 
 
-async def recover(call: ActiveCall, key: CallKey, store: JournalStore) -> None:
+async def recover(call: ActiveCall, past: Past, key: CallKey, store: JournalStore) -> None:
     """Apply the crash policy of its tool to a call that was cut off, unless it had not even begun."""
     assert call.tool is not None
     policy = call.tool.definition.on_crash
     asked = await call.env.effects.waits.waits_of(key, "approval")
-    call.asked_before = asked[-1] if asked else None
-    call.connecting, call.parked_for = waits_of(await store.effects(key))
-    if call.pending_before:
-        call.recovered = "waiting"
-    elif call.parked_for is not None:
+    provider = restore_connections(call, await store.effects(key))
+    if past.pending:
+        past.recovered = "waiting"
+        past.waited.append(Waited("completion"))
+    elif provider is not None:
         # It said that it did nothing, so nothing is in doubt.
-        if call.owner.policy.on_connection != "wait":
-            call.parked_for = None
-        call.recovered = "run" if call.parked_for is None else "waiting"
-    elif call.crashes >= call.owner.policy.max_crashes and (policy == "rerun" or callable(policy)):
-        _give_up_for_good(call)
+        if call.owner.policy.on_connection == "wait":
+            past.recovered = "waiting"
+            past.waited.append(Waited("connection", provider))
+        else:
+            past.recovered = "run"
+    elif past.crashes >= call.owner.policy.max_crashes and (policy == "rerun" or callable(policy)):
+        _give_up_for_good(call, past)
     elif policy == "rerun":
-        call.recovered = "rerun"
-    elif call.cut_off_after_start is None:
-        call.recovered = "run"
+        past.recovered = "rerun"
+    elif past.started_at is None:
+        past.recovered = "run"
     elif callable(policy):
         # The probe itself may end the process: that counts, as its start does.
         await store.start(key, call.env.clock.now())
-        try:
-            found = await invoke(policy, jsonx.decode(call.raw))
-        except ToolError as error:
-            found = error.failure
-        except Exception as error:  # a tool's code
-            log.exception(
-                "The probe of tool %r failed for call %r",
-                call.name,
-                call.call_id,
-                extra=call_fields(call, "call.probe_failed"),
-            )
-            found = replace(internal(error), code="probe_failed")
-        if found is not None:
-            call.attempt = 1  # the attempt that was cut off
-            call.answer = found if isinstance(found, ANSWERS) else Answer(found)
-        call.recovered = "probed"
+        await _probe(call, policy)
+        past.recovered = "probed"
     elif policy == "ask" and call.owner.policy.on_ask == "wait":
-        call.recovered = "asked"
-        call.doubt = repr(call.cut_off_after_start)  # Another crash of the same call asks another question.
+        past.recovered = "asked"
+        # Another crash of the same call asks another question.
+        past.waited.append(Waited("crash", repr(past.started_at)))
     else:
-        call.recovered = "interrupted"
+        past.recovered = "interrupted"
         give_up(call, interrupted(call.name))
+    if asked:
+        past.waited.append(Waited("approval", request=asked[-1]))
 
 
-def _give_up_for_good(call: ActiveCall) -> None:
+async def _probe(call: ActiveCall, probe: Callable[..., Any]) -> None:
+    """Let the code of a tool find out what a call did before it was cut off."""
+    try:
+        found = await invoke(probe, jsonx.decode(call.raw))
+    except ToolError as error:
+        found = error.failure
+    except Exception as error:  # a tool's code
+        log.exception(
+            "The probe of tool %r failed for call %r",
+            call.name,
+            call.call_id,
+            extra=call_fields(call, "call.probe_failed"),
+        )
+        found = replace(internal(error), code="probe_failed")
+    if found is not None:
+        call.attempt = 1  # the attempt that was cut off
+        call.answer = found if isinstance(found, ANSWERS) else Answer(found)
+
+
+def _give_up_for_good(call: ActiveCall, past: Past) -> None:
     """End a call that was running each time its process died, and perhaps is why."""
     log.error(
         "Call %r of tool %r is given up: its process died %d times",
         call.call_id,
         call.name,
-        call.crashes,
+        past.crashes,
         extra=call_fields(call, "call.crashed_too_often"),
     )
-    call.recovered = "given_up"
+    past.recovered = "given_up"
     failure = Failure(
         category="interrupted",
         code="given_up",
-        message=f"Tool {call.name!r} was running each of the {call.crashes} times that its process died; it may have "
+        message=f"Tool {call.name!r} was running each of the {past.crashes} times that its process died; it may have "
         "run, and is given up",
         source="runtime",
     )
     give_up(call, failure)
-
-
-def give_up(call: ActiveCall, failure: Failure) -> None:
-    """Let a call that had begun end by this failure: it was tried once, and may have run."""
-    call.attempt, call.ran, call.answer = 1, True, failure

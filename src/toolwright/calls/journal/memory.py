@@ -8,9 +8,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwright.calls.active_call import ActiveCall, identity
-from toolwright.calls.journal.contract import Concluded, Started
-from toolwright.calls.journal.replay import AGAIN, require_same
+from toolwright.calls.active_call import ActiveCall, Past
+from toolwright.calls.journal.replay import require_same
+from toolwright.calls.journal_contract import Concluded, Started
 from toolwright.effects.memory import MemoryStore
 from toolwright.errors import ReplayMismatch
 from toolwright.stores.contracts.journal import CallKey
@@ -86,14 +86,14 @@ class MemoryJournal:
             if isinstance(before, ActiveCall) or before.status != "connection_required":
                 self._replay(call, known)  # another batch was faster
             else:
-                known.end, call.remembered, call.before, call.recovered = call, True, before, AGAIN
+                known.end, call.remembered, call.past = call, True, Past("again", before=before)
 
     def _forget(self, call: ActiveCall) -> None:
         """A call did not run: the next one with its id finds the same state as this one."""
         if call.remembered:
             remembered = self._scopes[call.owner.scope]
-            if call.before is not None:
-                remembered[call.call_id].end = call.before
+            if call.past is not None and call.past.before is not None:
+                remembered[call.call_id].end = call.past.before
             else:
                 del remembered[call.call_id]
             call.remembered = False
@@ -115,8 +115,9 @@ class MemoryJournal:
                 self._forget(call)
             else:
                 self._scopes[call.owner.scope][call.call_id].end = outcome
-        if call.entered and not (call.remembered and outcome.status == "connection_required"):  # else it may run again
-            self._store.leave(identity(call))
+        suspension = call.suspension
+        if suspension is not None and not (call.remembered and outcome.status == "connection_required"):
+            self._store.leave(suspension.key)  # else it may run again
         return True
 
     def uses_effects(self, key: CallKey) -> None:

@@ -8,11 +8,6 @@ from toolwright.calls.redact import shown_arguments, written_arguments
 from toolwright.effects.effect import differences
 from toolwright.errors import ReplayMismatch
 
-LEFT = "left"
-"""The recovery action for a call that a crash cut off: none so far."""
-AGAIN = "again"
-"""A call that ended because a connection was missing, and is run again now that there is one. Its effects stay done."""
-
 
 def require_same(call: ActiveCall, tool: str, tool_id: str, arguments: bytes) -> None:
     """Refuse a call that comes again as something else.

@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
-from toolwright.calls.active_call import OVER, ActiveCall, identity
-from toolwright.calls.journal.contract import Concluded, Started
+from toolwright.calls.active_call import OVER, ActiveCall, Past, identity
 from toolwright.calls.journal.crash_policy import recover
-from toolwright.calls.journal.replay import AGAIN, LEFT, require_same
+from toolwright.calls.journal.replay import require_same
+from toolwright.calls.journal_contract import Concluded, Started
 from toolwright.calls.redact import written_arguments
-from toolwright.calls.suspend.connection_wait import waits_of
+from toolwright.calls.suspend.connection_wait import restore_connections
 from toolwright.clock import Clock, Timer
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Ended, Entry, Intent, JournalStore
@@ -68,8 +68,8 @@ class StoreJournal:
         for call, intent in zip(waiting, intents, strict=True):
             if call.outcome is not None and call.outcome.status == "connection_required":
                 await self._run_again(call, intent.key, call.outcome)
-            if call.recovered == LEFT:
-                await recover(call, intent.key, self._store)
+            if call.past is not None and call.past.recovered == "left":
+                await recover(call, call.past, intent.key, self._store)
         for call in waiting:
             if call.phase in OVER and call.key is not None and not call.handed_over:  # cancelled before it had its key
                 job = asyncio.ensure_future(self._take_back(call))
@@ -96,14 +96,13 @@ class StoreJournal:
             other.sharers = (*other.sharers, call)
             return
         # Before the store answers: another run of this call in the meantime shares it.
-        call.key, call.before, self._live[key] = key, before, call
+        call.key, call.past, self._live[key] = key, Past("again", before=before), call
         if await self._store.reopen(key):
-            call.recovered = AGAIN
-            call.connecting, _ = waits_of(await self._store.effects(key))
+            restore_connections(call, await self._store.effects(key))
             return
         # Another process was faster: its work stands.
         self._drop(call)
-        call.key = call.before = None
+        call.key = call.past = None
         sharers, call.sharers = call.sharers, ()
         for sharer in sharers:
             sharer.owner.start_over(sharer)
@@ -183,10 +182,7 @@ class StoreJournal:
         else:
             call.key = key
             self._live[key] = call
-            call.recovered = LEFT
-            call.cut_off_after_start = entry.started_at
-            call.crashes = entry.crashes
-            call.pending_before = entry.pending
+            call.past = Past("left", entry.started_at, entry.pending, entry.crashes)
 
     def _drop(self, call: ActiveCall, _: object = None) -> None:
         if call.key is not None and self._live.get(call.key) is call:
@@ -204,11 +200,10 @@ class StoreJournal:
     def started(self, call: ActiveCall, then: Started[ActiveCall]) -> bool:
         # After a crash it must be known whether the call had started, if its tool may not simply run again. A call that
         # was cut off before may be the one that ends the process: its crashes are counted by its starts.
-        if call.key is None or (call.plan.rerun and call.recovered is None):
+        if call.key is None or (call.plan.rerun and call.past is None):
             return True
-        self._when_done(
-            call, self._store.start(call.key, (call.started or 0.0) + call.record.offset), functools.partial(then, call)
-        )
+        job = asyncio.ensure_future(self._store.start(call.key, (call.started or 0.0) + call.record.offset))
+        job.add_done_callback(lambda job: then(call, _fault_of(call, job)))
         return False
 
     def concluded(self, call: ActiveCall, outcome: ToolOutcome, then: Concluded[ActiveCall]) -> bool:
@@ -267,9 +262,10 @@ class StoreJournal:
     def _take_back(self, call: ActiveCall) -> Awaitable[bool]:
         """A call was stopped before this process ran it: it may run another time."""
         assert call.key is not None
-        if call.before is not None:
-            return self._store.finish(call.key, call.before, None, self._clock.now())
-        if call.recovered in (None, "run"):
+        past = call.past
+        if past is not None and past.before is not None:
+            return self._store.finish(call.key, past.before, None, self._clock.now())
+        if past is None or past.recovered == "run":
             return self._store.forget(call.key)
         # It was cut off before, and may have run then: its steps, its waits and the doubt stay for the next time.
         return self._store.release(call.key)
@@ -286,20 +282,20 @@ class StoreJournal:
         self._unreleased.close()
 
     def _when_done(self, call: ActiveCall, job: Awaitable[bool], then: Callable[[Exception | None], None]) -> None:
-        def done(task: asyncio.Future[bool]) -> None:
-            fault: BaseException | None
-            if task.cancelled():
-                fault = StoreError(f"The journal was closed before it could write about call {call.call_id!r}")
-            else:
-                fault = task.exception()
-                if fault is None and not task.result():
-                    fault = StoreError(
-                        f"The call {call.call_id!r} was taken over by another process, which believes that this one "
-                        "is gone: it stood still for longer than its lease, or a file beside the store was removed"
-                    )
-            then(fault)  # type: ignore[arg-type]
+        asyncio.ensure_future(job).add_done_callback(lambda job: then(_fault_of(call, job)))
 
-        asyncio.ensure_future(job).add_done_callback(done)
+
+def _fault_of(call: ActiveCall, job: asyncio.Future[bool]) -> Exception | None:
+    """Why something about a call could not be written; None when it is."""
+    if job.cancelled():
+        return StoreError(f"The journal was closed before it could write about call {call.call_id!r}")
+    fault: Exception | None = job.exception()  # type: ignore[assignment]
+    if fault is None and not job.result():
+        fault = StoreError(
+            f"The call {call.call_id!r} was taken over by another process, which believes that this one "
+            "is gone: it stood still for longer than its lease, or a file beside the store was removed"
+        )
+    return fault
 
 
 def _intent(call: ActiveCall, key: CallKey, batch: str, now: float, under: bytes | None = None) -> Intent:
@@ -361,7 +357,7 @@ class _OutcomeWriter:
                 outcome,
                 None if call.started is None else call.started + call.record.offset,
                 now,
-                call.entered or call.recovered is not None,
+                call.suspension is not None or call.past is not None,
                 call.refused,
             )
             for call, outcome, _ in calls

@@ -11,7 +11,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.calls.execute.exception_failures import invalid
+from toolwright.calls.exception_failures import invalid
 from toolwright.calls.hooks import Answer, BeforeHook, HookCall, PrepareCall, ReplaceArguments, invoke
 from toolwright.calls.prepare.prepare import PreparedCall, read_arguments, validate
 from toolwright.errors import InvalidArguments, StoreError

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolwright import jsonx
-from toolwright.calls.execute.exception_failures import invalid
+from toolwright.calls.exception_failures import invalid
 from toolwright.errors import InvalidArguments, ToolwrightError
 from toolwright.ids import new_id
 from toolwright.large_json import has_few_parts, is_flat, is_small, is_within

@@ -11,6 +11,7 @@ nested call that could only wait for itself is refused.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Collection, Iterable
@@ -42,7 +43,7 @@ class Limit:
         del self.waiting[bisect_left(self.waiting, ticket.order, key=order_of)]
 
 
-class Ticket(Claimant):
+class Ticket(Claimant, ABC):
     """A call's place in the order, from its submission until its claims are free.
 
     Its state is one of: new, blocked (by the index), gate, slot (waits for one), running, paused (waits for something
@@ -68,21 +69,21 @@ class Ticket(Claimant):
     courtesy: frozenset[Ticket] = frozenset()
 
     @property
+    @abstractmethod
     def call_id(self) -> str:
         """The id of its call."""
-        raise NotImplementedError
 
+    @abstractmethod
     def start(self) -> None:
         """Called by the admission when the call may start."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rejoined(self) -> None:
         """Called by the admission when a paused ticket has its slots again."""
-        raise NotImplementedError
 
+    @abstractmethod
     def refuse_deadlock(self, others: list[str]) -> None:
-        """Called by the schedule when its turn can never come."""
-        raise NotImplementedError
+        """Called by the admission when its turn can never come."""
 
     def ancestors(self) -> set[Ticket]:
         """The calls this one is part of."""
@@ -101,9 +102,9 @@ class Admission:
 
     def __init__(self, runtime: RuntimeOrder) -> None:
         self._runtime = runtime
-        self._index = ClaimIndex()
+        self._index, nested = ClaimIndex(), Presence()
         self.running: set[Ticket] = set()
-        self.gate = Gate(runtime, self.running)
+        self.gate = Gate(runtime, self.running, nested)
         self._number = runtime.add(self)
 
     def close(self) -> None:
@@ -337,15 +338,16 @@ def order_of(ticket: Claimant) -> int:
 
 
 class Gate:
-    """The gate of one session's schedule. `running` are the calls that run and are not nested."""
+    """The gate of one session's schedule. `running` are the calls that run and are not nested, `nested` those that
+    are."""
 
     __slots__ = ("_running", "_runtime", "nested", "waiting")
 
-    def __init__(self, runtime: RuntimeOrder, running: set[Ticket]) -> None:
+    def __init__(self, runtime: RuntimeOrder, running: set[Ticket], nested: Presence) -> None:
         self._runtime = runtime
         self._running = running
-        # Nested calls that run; and calls that wait here, or did and have not started, by their index.
-        self.nested = Presence()
+        self.nested = nested
+        # Calls that wait here, or did and have not started, by their index.
         self.waiting: dict[ClaimIndex, set[Ticket]] = {}
 
     def lets_pass(self, ticket: Ticket, courtesy: bool) -> bool:

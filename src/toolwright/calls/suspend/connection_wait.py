@@ -12,11 +12,11 @@ import contextlib
 from collections.abc import Callable
 
 from toolwright import jsonx
-from toolwright.calls.active_call import ActiveCall
+from toolwright.calls.active_call import ActiveCall, Suspension
 from toolwright.calls.suspend.suspend import enter
 from toolwright.effects.wait_keys import failure_of
 from toolwright.errors import KeyRefused, StoreError
-from toolwright.stores.contracts.journal import CallKey, Kept
+from toolwright.stores.contracts.journal import Kept
 from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
 from toolwright.tools.outcome import ConnectionRequired
 
@@ -31,16 +31,16 @@ async def wait_for_connection(call: ActiveCall, provider: str, opened: Callable[
     Raises:
         StoreError: it could not be written down.
     """
-    env, call_key = call.env, enter(call)
-    times, known = call.connecting.get(provider, (0, None))
+    env, suspension = call.env, enter(call)
+    times, known = suspension.connecting.get(provider, (0, None))
     times += 1
-    call.connecting = {**call.connecting, provider: (times, known)}
-    await _keep(call, call_key, provider, waits=True)
+    suspension.connecting[provider] = (times, known)
+    await _keep(call, suspension, provider, waits=True)
     status, resolution = "ok", None
     if not await _is_new(call, provider, known):
         seconds = call.owner.policy.approval_timeout
         now = env.clock.now()
-        key = WaitKey(call_key, "connection", f"{provider}:{times}")
+        key = WaitKey(suspension.key, "connection", f"{provider}:{times}")
         wait = Wait(key, now, None if seconds is None else now + seconds, jsonx.encode({"provider": provider}))
         look: list[asyncio.Task[None]] = []
 
@@ -51,7 +51,7 @@ async def wait_for_connection(call: ActiveCall, provider: str, opened: Callable[
             env.hold_task(look[0])
 
         try:
-            resolution = await env.effects.enter(call_key, fresh=True).wait(wait, waits)
+            resolution = await env.effects.wait(wait, waits)
         finally:
             for task in look:
                 task.cancel()
@@ -60,9 +60,9 @@ async def wait_for_connection(call: ActiveCall, provider: str, opened: Callable[
         return ConnectionRequired(provider)
     if resolution is not None and status != "ok":
         return failure_of(resolution, f"a connection to {provider!r}")
-    call.connecting = {**call.connecting, provider: (times, await env.connected_since(provider))}
+    suspension.connecting[provider] = (times, await env.connected_since(provider))
     # From here on it may do something: after a crash its own policy decides again.
-    await _keep(call, call_key, provider, waits=False)
+    await _keep(call, suspension, provider, waits=False)
     return None
 
 
@@ -79,30 +79,29 @@ async def _look_again(call: ActiveCall, key: WaitKey, provider: str, known: floa
             await call.env.effects.resolve(key, Resolution("ok", call.env.clock.now()))
 
 
-async def _keep(call: ActiveCall, call_key: CallKey, provider: str, *, waits: bool) -> None:
+async def _keep(call: ActiveCall, suspension: Suspension, provider: str, *, waits: bool) -> None:
     kept = Kept(
         f"{_LABEL}{provider}",
         b"null",
         call.env.clock.now(),
         done=not waits,
-        payload=jsonx.encode(call.connecting[provider]),
+        payload=jsonx.encode(suspension.connecting[provider]),
     )
-    if not await call.env.effects.journal.keep(call_key, kept):
+    if not await call.env.effects.journal.keep(suspension.key, kept):
         raise StoreError(f"The call {call.call_id!r} is not owned by this process any more, and cannot be recorded")
 
 
-def waits_of(effects: list[Kept]) -> tuple[dict[str, tuple[int, float | None]], str | None]:
-    """The connection waits of a call before it was cut off: by provider, and the open one."""
-    found: dict[str, tuple[int, float | None]] = {}
+def restore_connections(call: ActiveCall, effects: list[Kept]) -> str | None:
+    """Remember the connection waits of a call before it was cut off; the provider of the one that was open."""
     waits: str | None = None
     for kept in effects:
         if kept.label.startswith(_LABEL):
             provider = kept.label.removeprefix(_LABEL)
             times, known = jsonx.decode(kept.payload)
-            found[provider] = (times, known)
+            enter(call).connecting[provider] = (times, known)
             if not kept.done:
                 waits = provider
-    return found, waits
+    return waits
 
 
 def provider_of(key: WaitKey) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from toolwright import jsonx
-from toolwright.calls.active_call import ActiveCall, about, call_fields
+from toolwright.calls.active_call import ActiveCall, about, call_fields, reports_of
 from toolwright.calls.authorise.authorise import Judge
 from toolwright.calls.authorise.authority import SPAWN_BACKGROUND, Origin
 from toolwright.calls.conclude import lose
@@ -141,7 +141,7 @@ class ActiveCallServices:
         """A client of the session's, for this attempt."""
         call = self._call
         if self._clients is None:
-            self._clients = call.env.services(origin_of(call, enter(call)), functools.partial(Recorded, call))
+            self._clients = call.env.services(origin_of(call, enter(call).key), functools.partial(Recorded, call))
         return getattr(self._clients, name)
 
     def open_child(self, name: str) -> Any:
@@ -201,8 +201,9 @@ class ActiveCallServices:
     def _warn(self, method: str, usable: str) -> None:
         """Log, once for each call, that a report cannot be used. Its content may be secret: it is not logged."""
         call = self._call
-        if not call.warned_of_report:
-            call.warned_of_report = True
+        reports = reports_of(call)
+        if not reports.warned:
+            reports.warned = True
             log.warning(
                 "The call %r of %r gave ctx.%s a value that it cannot show; give it %s",
                 call.call_id,
@@ -287,8 +288,9 @@ def _replay_key(call: ActiveCall, name: str, data: bytes) -> str:
 
     So it is stored once when another worker runs the call again. A different event is stored, too.
     """
-    call.emitted += 1
-    return f"\0{call.attempt}:{call.emitted}:{jsonx.digest(jsonx.encode([name, data.decode()]))[:32]}"
+    reports = reports_of(call)
+    reports.emitted += 1
+    return f"\0{call.attempt}:{reports.emitted}:{jsonx.digest(jsonx.encode([name, data.decode()]))[:32]}"
 
 
 def check_event(tool: Tool, name: object, payload: object) -> bytes:

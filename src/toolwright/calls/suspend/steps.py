@@ -14,15 +14,15 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.calls.active_call import ActiveCall, call_fields, identity
-from toolwright.calls.authorise.approvals import Question, put_question, why_not
 from toolwright.calls.conclude import lose
-from toolwright.calls.execute.failures import raised
+from toolwright.calls.failures import raised
 from toolwright.calls.hooks import invoke
 from toolwright.calls.redact import off_loop, redact_failure, sealed, unsealed
+from toolwright.calls.suspend.approvals import Question, put_question, why_not
 from toolwright.calls.suspend.suspend import enter, step_in, step_out
 from toolwright.effects.controller import AskPerson, CallEffects, EffectFailed, Opened, StepPolicy
 from toolwright.effects.effect import Effect
-from toolwright.effects.journal_controller import interrupted
+from toolwright.effects.step_replay import interrupted
 from toolwright.effects.wait_keys import expired, failure_of
 from toolwright.errors import MachineError, SecretsError, StoreError, ToolwrightError
 from toolwright.large_json import (
@@ -62,8 +62,8 @@ def wait_key(call: ActiveCall, kind: KeyKind, name: str) -> str:
     if kind != "completion":
         _require_name(kind, name)
     else:
-        call.key_taken = True
-    return call.env.effects.write_key(WaitKey(enter(call), kind, name))
+        enter(call).key_taken = True
+    return call.env.effects.write_key(WaitKey(enter(call).key, kind, name))
 
 
 async def step(
@@ -77,7 +77,7 @@ async def step(
     given = _input(name, inputs, call.owner.policy.max_output_bytes)
     redactor = call.env.redactor
     shown = given if redactor is None else await off_loop(len(given), redactor.json, given)
-    effect = Effect(identity(call), "step", name, shown, given)
+    effect = Effect(enter(call).key, "step", name, shown, given)
 
     async def do() -> bytes:
         return await _done(call, name, function, inputs)
@@ -196,7 +196,7 @@ async def sleep(call: ActiveCall, name: str, seconds: float) -> None:
     _require_name("sleep", name)
     _require_seconds(f"The sleep {name!r} of", seconds)
     effects = _effects(call)
-    effect = Effect(identity(call), "sleep", name, jsonx.encode(seconds))
+    effect = Effect(enter(call).key, "sleep", name, jsonx.encode(seconds))
     async with recording(call), outside(call, "sleep", name) as opened:
         await effects.sleep(effect, seconds, opened)
 
@@ -245,12 +245,12 @@ def _effects(call: ActiveCall) -> CallEffects:
         raise ToolwrightError("Steps, sleeps and waits need an async tool; make it `async def`")
     if call.concluded:
         raise Unrecorded  # It was given up, and has its outcome: its later effects could not be recorded any more.
-    key = enter(call)
-    if call.effects is None:
+    suspension = enter(call)
+    if suspension.effects is None:
         # A call that was not cut off has no past: nothing needs to be read for it.
-        call.effects = call.env.effects.enter(key, fresh=call.recovered is None)
-    call.effects.begin_attempt(call.attempt)
-    return call.effects
+        suspension.effects = call.env.effects.enter(suspension.key, fresh=call.past is None)
+    suspension.effects.begin_attempt(call.attempt)
+    return suspension.effects
 
 
 @contextlib.asynccontextmanager

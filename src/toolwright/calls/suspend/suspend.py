@@ -7,11 +7,10 @@ import asyncio
 import functools
 import logging
 
-from toolwright.calls.active_call import SUSPENDED, ActiveCall, about, call_fields, identity
+from toolwright.calls.active_call import SUSPENDED, ActiveCall, Suspension, about, call_fields, identity
 from toolwright.calls.conclude import cancelled, completion_result, end_now, lose
 from toolwright.calls.redact import publish
 from toolwright.events import CallWaiting
-from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
 
 log = logging.getLogger("toolwright.calls")
@@ -19,31 +18,31 @@ log = logging.getLogger("toolwright.calls")
 _FOR_A_PERSON = {"approval": "approval", "crash": "a decision after a crash"}
 
 
-def enter(call: ActiveCall) -> CallKey:
-    """Let the journal know that a call uses effects, and return its identity."""
-    key = identity(call)
-    if not call.entered:
-        call.entered = True
-        call.env.journal.uses_effects(key)
-    return key
+def enter(call: ActiveCall) -> Suspension:
+    """The suspension of a call. Where it has none so far, the journal gets to know that the call uses effects."""
+    suspension = call.suspension
+    if suspension is None:
+        suspension = call.suspension = Suspension(call.key or identity(call))
+        call.env.journal.uses_effects(suspension.key)
+    return suspension
 
 
 def park(call: ActiveCall, seconds: float | None) -> None:
     """Wait for the call's completion, without a task."""
-    now = call.env.clock.now()
-    call.ran = call.key_taken = True
+    now, suspension = call.env.clock.now(), enter(call)
+    call.ran = suspension.key_taken = True
     deadline = None if seconds is None else now + seconds
-    wait = Wait(WaitKey(enter(call), "completion"), now, deadline)
+    wait = Wait(WaitKey(suspension.key, "completion"), now, deadline)
     call.arguments = None  # Nobody needs them any more, and it may wait for long beside many others.
     call.phase = SUSPENDED
-    call.watch = call.env.effects.watch(
+    suspension.watch = call.env.effects.watch(
         wait, functools.partial(complete, call), functools.partial(say_waiting, call, "completion", "")
     )
 
 
 def say_waiting(call: ActiveCall, what: str, name: str, deadline: float | None) -> None:
     """Tell the world that the call waits for something outside."""
-    call.owner.call_waits(call, True)
+    event = CallWaiting(*about(call), what, name, deadline)
     if what in _FOR_A_PERSON:
         log.info(
             "Call %r of tool %r waits for %s; `toolwright approvals` and runtime.approvals() list the waiting calls",
@@ -52,25 +51,28 @@ def say_waiting(call: ActiveCall, what: str, name: str, deadline: float | None) 
             _FOR_A_PERSON[what],
             extra=call_fields(call, "call.waiting", waits_for=what),
         )
-    publish(call.env, call, CallWaiting(*about(call), what, name, deadline))
+    publish(call.env, call, event)
+    call.owner.call_waits(call, True)
 
 
 def complete(call: ActiveCall, news: Resolution | Exception) -> None:
     """The call's completion has come, or cannot be waited for."""
-    call.watch = None
+    suspension = enter(call)
+    suspension.watch = None
     call.owner.call_waits(call, False)
     if isinstance(news, Exception):
         lose(call, news)
         end_now(call, cancelled(call))
     else:
-        call.key_taken = False  # Its completion decides: nothing is left to be asked of it.
+        suspension.key_taken = False  # Its completion decides: nothing is left to be asked of it.
         end_now(call, completion_result(news))
 
 
 def step_out(call: ActiveCall, what: str, name: str, deadline: float | None) -> None:
     """The tool's code waits for something outside: release the slots, and stop its time."""
-    call.waits += 1
-    if call.waits == 1 and call.slot is None:
+    suspension = enter(call)
+    suspension.waits += 1
+    if suspension.waits == 1 and suspension.slot is None:
         if call.deadline is not None:
             call.plan.bucket.discard(call.deadline)
         if call.ticket is not None:
@@ -80,18 +82,35 @@ def step_out(call: ActiveCall, what: str, name: str, deadline: float | None) -> 
 
 async def step_in(call: ActiveCall) -> None:
     """The tool's wait is resolved: continue once there is a slot."""
-    call.waits -= 1
+    suspension = enter(call)
+    suspension.waits -= 1
     if call.stopping:
         return
-    if call.waits == 0 and call.slot is None:
+    if suspension.waits == 0 and suspension.slot is None:
         call.owner.call_waits(call, False)
         if call.ticket is not None and call.ticket.state == "paused":
-            call.slot = call.env.loop.create_future()
+            suspension.slot = call.env.loop.create_future()
             call.env.admission.rejoin(call.ticket)
-    if call.slot is not None:
+    if suspension.slot is not None:
         try:
-            await asyncio.wait((call.slot,))
+            await asyncio.wait((suspension.slot,))
         except asyncio.CancelledError:
             if call.ticket is not None:
                 call.env.admission.stop_waiting_for_slots(call.ticket)
             raise
+
+
+def rejoined(call: ActiveCall) -> None:
+    """The call has its slots again: its code continues."""
+    suspension = enter(call)
+    slot, suspension.slot = suspension.slot, None
+    if slot is not None and not slot.done():
+        slot.set_result(None)
+
+
+def stop_watching(call: ActiveCall) -> None:
+    """Wait for its completion no longer: the call is stopped."""
+    suspension = enter(call)
+    if suspension.watch is not None:
+        suspension.watch.leave()
+        suspension.watch = None

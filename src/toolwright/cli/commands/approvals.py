@@ -9,15 +9,14 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import typer
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from toolwright import jsonx
 from toolwright.app import App
-from toolwright.calls.authorise.approvals import Approval, require_fitting
+from toolwright.calls.suspend.approvals import Approval
 from toolwright.cli.display.output import Screen, data_of, echo, print_json
-from toolwright.cli.display.styles import Name, place, plain
+from toolwright.cli.display.styles import Name, new_table, place, plain
 from toolwright.cli.display.time_format import moment, until
 from toolwright.cli.exits import BAD_INPUT, OUTRUN, SUCCEEDED, BadInput, complain, reported
 from toolwright.cli.input import options
@@ -27,7 +26,7 @@ from toolwright.cli.input.pick_approval import Chosen, choose
 from toolwright.cli.input.stores import opened, require_store
 from toolwright.cli.run_turns import user_name
 from toolwright.errors import KeyRefused
-from toolwright.session.inbox import Resolved
+from toolwright.session.inbox import Resolved, require_fitting
 from toolwright.tools.registry import Catalogue
 
 Verb = Literal["approve", "deny"]
@@ -235,7 +234,7 @@ def _told(one: Chosen, stands: Resolved) -> str:
 
 def approval_table(requests: Sequence[Approval], now: float) -> Table:
     """A numbered line for each request, with its arguments below."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
+    table = new_table(expand=True)
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("call", no_wrap=True)
     table.add_column("session", no_wrap=True)
@@ -273,7 +272,7 @@ def _subject(request: Approval) -> list[str]:
 
 def decision_table(requests: Sequence[Approval]) -> Table:
     """A line for each decision, with the arguments that were asked about, and those that a person gave instead."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
+    table = new_table(expand=True)
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("call", no_wrap=True)
     table.add_column("session", no_wrap=True)

@@ -9,13 +9,12 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, TypeVar
 
 import typer
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from toolwright.cli.directory_transfer import Written, get_tree, look_through, put_tree
 from toolwright.cli.display.output import Screen, data_of, echo, print_json
-from toolwright.cli.display.styles import plain
+from toolwright.cli.display.styles import new_table, plain
 from toolwright.cli.display.time_format import moment
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.file_transfer import STREAM, read_pieces, write_path, write_stdout
@@ -196,7 +195,7 @@ def _use(store: str, session: str, what: Callable[[Files], Awaitable[T]]) -> T:
 
 
 def _table(found: list[FileInfo]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = new_table()
     table.add_column("name", overflow="fold")
     table.add_column("bytes", justify="right")
     table.add_column("updated")

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from toolwright.app import App
 from toolwright.cli.display.outcome_table import first_line
 from toolwright.cli.display.output import Screen, print_json, set_up_log, stdout_kept_clean
-from toolwright.cli.display.styles import Name, place, plain, state_text
+from toolwright.cli.display.styles import Name, new_table, place, plain, state_text
 from toolwright.cli.exits import FAILED, complain, exit_code, reported
 from toolwright.cli.input import options
 from toolwright.cli.input.apps import load_app
@@ -117,7 +116,7 @@ def _data(one: Recovered) -> dict[str, Any]:
 
 def recovered_table(done: Sequence[Recovered]) -> Table:
     """One line for each call: the action, and the outcome it has now."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
+    table = new_table(expand=True)
     table.add_column("call", no_wrap=True)
     table.add_column("session", no_wrap=True)
     table.add_column("tool", no_wrap=True, style="cyan")
@@ -138,7 +137,7 @@ def recovered_table(done: Sequence[Recovered]) -> Table:
 
 def turns_table(turns: Sequence[ContinuedTurn]) -> Table:
     """One line for each turn: how it ended, or that it waits, and its text."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
+    table = new_table()
     table.add_column("turn", no_wrap=True)
     table.add_column("session", no_wrap=True)
     table.add_column("what was done", no_wrap=True)

@@ -10,14 +10,13 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
 import typer
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from toolwright.app import App
 from toolwright.cli.display.output import Screen, echo, print_json
 from toolwright.cli.display.run_tables import short_ids, the_one
-from toolwright.cli.display.styles import Name, plain
+from toolwright.cli.display.styles import Name, new_table, plain
 from toolwright.cli.display.time_format import length, moment
 from toolwright.cli.exits import OUTRUN, SUCCEEDED, BadInput, reported
 from toolwright.cli.input import options
@@ -213,7 +212,7 @@ def _in_options(message: str) -> str:
 
 
 def _table(found: Sequence[Schedule], now: float) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
+    table = new_table(expand=True)
     names = short_ids([schedule.id for schedule in found])
     # The id and state of a schedule are never cut; of the other columns the widest is wrapped first.
     table.add_column("schedule", no_wrap=True, style="cyan", min_width=max(map(len, names.values())))
@@ -238,7 +237,7 @@ def _table(found: Sequence[Schedule], now: float) -> Table:
 
 
 def _history(schedule: Schedule, found: Sequence[Fired]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = new_table()
     for name in ("instant", "what", "run"):
         table.add_column(name, no_wrap=True)
     for one in found:

@@ -17,7 +17,7 @@ from rich.text import Text
 from toolwright import jsonx
 from toolwright.app import App
 from toolwright.cli.display.output import Screen, data_of, echo, print_json
-from toolwright.cli.display.styles import plain
+from toolwright.cli.display.styles import new_table, plain
 from toolwright.cli.display.time_format import moment
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.input import options
@@ -166,7 +166,7 @@ def _counted(counts: dict[str, int]) -> str:
 
 
 def _table(found: list[SessionInfo]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = new_table()
     table.add_column("session", overflow="fold")
     titled = any(info.title for info in found)
     if titled:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from toolwright.app import App
-from toolwright.background.worker_counts import WorkerAction
+from toolwright.background.worker import WorkerAction
 from toolwright.cli.display.output import echo, set_up_log, stdout_kept_clean
 from toolwright.cli.display.styles import plain, seconds, short
 from toolwright.cli.display.time_format import moment

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from toolwright import jsonx
 from toolwright.cli.display.outcome_table import explain, first_line
 from toolwright.cli.display.output import data_of, instant
-from toolwright.cli.display.styles import Name, look_of, place, plain, readable, seconds, state_text
+from toolwright.cli.display.styles import Name, look_of, new_table, place, plain, readable, seconds, state_text
 from toolwright.cli.display.time_format import moment
 from toolwright.cli.exits import BadInput
 from toolwright.stores.contracts.inspection import PastBatch, PastCall
@@ -25,7 +24,7 @@ _WAITS = {"approval": "approval", "crash": "a person: it was cut off, and may ha
 
 def batch_table(batches: Sequence[PastBatch]) -> Table:
     """One line for each batch."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = new_table()
     table.add_column("batch", no_wrap=True, style="cyan")
     table.add_column("session", no_wrap=True)
     table.add_column("begun", no_wrap=True)
@@ -53,7 +52,7 @@ def _counts(statuses: dict[str, int]) -> Text:
 
 def call_table(calls: Sequence[PastCall]) -> Table:
     """Two lines for each call: its state and arguments, then its outcome or the reason why it waits."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
+    table = new_table(expand=True)
     table.add_column("call", no_wrap=True)
     table.add_column("tool", no_wrap=True, style="cyan")
     table.add_column("status", no_wrap=True)

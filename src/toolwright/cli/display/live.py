@@ -6,17 +6,15 @@ import asyncio
 import contextlib
 import time
 
-from rich import box
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from toolwright.calls.batch import Batch
 from toolwright.cli.display.batch_progress import Board, Row
 from toolwright.cli.display.blocked_by import Waits
-from toolwright.cli.display.styles import join_some, look_of, pick, plain, seconds, short, state_text
+from toolwright.cli.display.styles import join_some, look_of, new_table, pick, plain, seconds, short, state_text
 from toolwright.cli.run_calls import Watch
 from toolwright.errors import BatchFailed
 from toolwright.event_bus import Subscription
@@ -56,7 +54,7 @@ async def _end_of(batch: Batch) -> None:
 
 def draw(board: Board, waits: Waits, *, height: int, now: float) -> RenderableType:
     """The board as a table of at most this height; rows that do not fit are counted."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
+    table = new_table(expand=True)
     table.add_column("call", no_wrap=True)
     table.add_column("tool", no_wrap=True, style="cyan")
     table.add_column("state", no_wrap=True, min_width=11)

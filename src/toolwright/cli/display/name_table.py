@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from toolwright.cli.display.styles import plain
+from toolwright.cli.display.styles import new_table, plain
 from toolwright.cli.display.time_format import moment
 from toolwright.tools.service_protocols import KeyInfo
 
 
 def key_table(called: str, found: Sequence[KeyInfo]) -> Table:
     """A line for each name, with when it was first and last written."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = new_table()
     for column in (called, "created", "updated"):
         table.add_column(column, overflow="fold")
     for info in found:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from toolwright.cli.display.styles import pick, plain, short, state_text
+from toolwright.cli.display.styles import new_table, pick, plain, short, state_text
 from toolwright.tools.outcome import ToolOutcome
 
 
 def outcome_table(outcomes: Sequence[ToolOutcome], *, most: int = 200) -> Table:
     """One line for each outcome, with the text for the model. If there are too many, failures come first."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
+    table = new_table(expand=True)
     table.add_column("call", no_wrap=True)
     table.add_column("tool", no_wrap=True, style="cyan")
     table.add_column("outcome", no_wrap=True, min_width=11)

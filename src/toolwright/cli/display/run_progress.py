@@ -9,16 +9,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
-from rich import box
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from toolwright.background.handle import Run
 from toolwright.cli.display.run_tables import event_text, progress_text, short_ids
-from toolwright.cli.display.styles import look_of, pick, plain, seconds, short, state_text
+from toolwright.cli.display.styles import look_of, new_table, pick, plain, seconds, short, state_text
 from toolwright.cli.display.time_format import moment
 from toolwright.stores.contracts.background_run import OVER, BackgroundRun, Progress
 from toolwright.stores.contracts.run_events import RunEvent
@@ -156,7 +154,7 @@ def _line(event: RunEvent) -> str:
 
 def draw(rows: Sequence[Followed], height: int, now: float) -> RenderableType:
     """The runs as a table of at most this height; rows that do not fit are counted."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
+    table = new_table(expand=True)
     names = short_ids([row.record.id for row in rows])
     table.add_column("run", no_wrap=True, style="cyan", min_width=max(map(len, names.values()), default=0))
     table.add_column("title", no_wrap=True)

@@ -15,7 +15,7 @@ from rich.tree import Tree
 from toolwright import jsonx
 from toolwright.cli.display.outcome_table import explain
 from toolwright.cli.display.output import instant
-from toolwright.cli.display.styles import Name, plain, readable, seconds, state_text
+from toolwright.cli.display.styles import Name, new_table, plain, readable, seconds, state_text
 from toolwright.cli.display.time_format import length, moment, until
 from toolwright.cli.exits import BadInput
 from toolwright.stores.contracts.background_run import PREFIX, BackgroundRun, Progress
@@ -71,7 +71,7 @@ def run_table(runs: Sequence[BackgroundRun], now: float) -> Table:
     """One line for each run."""
     names = short_ids([run.id for run in runs])
     # The id and state of a run are never cut; titles and labels share the remaining width.
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
+    table = new_table(expand=True)
     table.add_column("run", no_wrap=True, style="cyan", min_width=max(map(len, names.values())))
     table.add_column("session", no_wrap=True)
     table.add_column("title", ratio=3, no_wrap=True, overflow="ellipsis")

@@ -1,12 +1,15 @@
-"""Calls shown in little space. Owns signs and colours of states, short names, and which details are omitted."""
+"""Calls shown in little space. Owns signs and colours of states, the style of tables, short
+names, and which details are omitted."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
+from rich.table import Table
 from rich.text import Text
 
 Item = TypeVar("Item")
@@ -38,6 +41,11 @@ LOOKS = {
     "answered": Look("✓", "green"),
     "out_of_budget": Look("✗", "bold yellow"),
 }
+
+
+def new_table(*, expand: bool = False) -> Table:
+    """A table without columns, in the style of all tables of the commands; `expand` makes it as wide as the screen."""
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=expand, header_style="bold")
 
 
 def look_of(state: str) -> Look:

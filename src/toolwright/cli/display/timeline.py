@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
 from rich.segment import Segment
@@ -14,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from toolwright.calls.record import CallRecord
-from toolwright.cli.display.styles import join_some, look_of, pick, seconds, short
+from toolwright.cli.display.styles import join_some, look_of, new_table, pick, seconds, short
 
 _TICKS = (
     0.001,
@@ -127,7 +126,7 @@ def _label(at: float) -> str:
 def timeline(records: Sequence[CallRecord], *, most: int = 200) -> Table:
     """A table with a bar for each call, and the reason of its wait. If there are too many, the longest are shown."""
     span = _span(records)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
+    table = new_table(expand=True)
     table.add_column("call", no_wrap=True)
     table.add_column(Axis(span), ratio=1, no_wrap=True)
     table.add_column("waited", no_wrap=True, justify="right")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from toolwright import jsonx
+from toolwright.cli.display.styles import new_table
 from toolwright.tools.definition import NO_TIMEOUT, ToolDefinition
 
 
@@ -32,7 +32,7 @@ def definition_data(definition: ToolDefinition) -> dict[str, Any]:
 
 def definition_table(definitions: list[ToolDefinition]) -> Table:
     """A line for each tool and for each of its parameters."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = new_table()
     table.add_column("tool", style="bold cyan", no_wrap=True)
     table.add_column("type", style="green", no_wrap=True)
     table.add_column("description", overflow="fold")

@@ -13,7 +13,7 @@ from rich.text import Text
 from toolwright.cli.display.outcome_table import outcome_table
 from toolwright.cli.display.output import instant
 from toolwright.cli.display.run_tables import short_ids, the_one
-from toolwright.cli.display.styles import Name, plain, readable, seconds, state_text
+from toolwright.cli.display.styles import Name, new_table, plain, readable, seconds, state_text
 from toolwright.cli.display.time_format import length, moment
 from toolwright.runtime.runtime import Runtime
 from toolwright.stores.contracts.inspection import Named
@@ -48,7 +48,7 @@ def turn_data(turn: TurnInfo) -> dict[str, Any]:
 def turn_table(turns: Sequence[TurnInfo], now: float) -> Table:
     """One line for each turn."""
     names = short_ids([turn.id for turn in turns])
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
+    table = new_table()
     table.add_column("turn", no_wrap=True, style="cyan", min_width=max(map(len, names.values())))
     table.add_column("session", no_wrap=True)
     table.add_column("message", ratio=3, no_wrap=True, overflow="ellipsis")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from toolwright import jsonx
-from toolwright.calls.authorise.approvals import Approval
+from toolwright.calls.suspend.approvals import Approval
 from toolwright.cli.exits import BadInput
 from toolwright.stores.opening import inspect_store
 

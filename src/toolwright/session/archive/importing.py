@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import msgspec
 
@@ -144,7 +144,7 @@ class Archive:
         # The content of files is elsewhere; that of secrets is in base64.
         content = 0 if table in ("files", "attachments") else quota.bytes * 4 // 3
         left = content
-        with self._zip.open(f"{table}.jsonl") as member, io.BufferedReader(member) as lines:  # type: ignore[type-var]
+        with self._zip.open(f"{table}.jsonl") as member, io.BufferedReader(cast("io.RawIOBase", member)) as lines:
             while line := lines.readline(_AROUND + content):
                 left -= max(0, len(line) - _AROUND)
                 if not line.endswith(b"\n") or left < 0:

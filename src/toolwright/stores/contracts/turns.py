@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -139,12 +139,17 @@ class TurnStore(Protocol):
         """The messages of a session beyond a number, in order, with all that its turns appended."""
         ...
 
-    async def advance(self, advance: Advance, quota: Quota) -> bool:
-        """Write the next state of a turn. False when another owner has claimed it since."""
+    def advance(self, advance: Advance, quota: Quota) -> Awaitable[bool]:
+        """Write the next state of a turn. False when another owner has claimed it since.
+
+        It is asked for when this returns: a batch that is begun after that is not in the journal before the state is.
+        """
         ...
 
     async def log(self, id: str, token: int, events: EventChunk) -> bool:
-        """Write events of a running turn. False when another owner has claimed it since."""
+        """Write events of a running turn. False when another owner has claimed it since.
+
+        They need not survive a power cut."""
         ...
 
     async def events(self, id: str, after: int, limit: int = 100) -> builtins.list[EventChunk]:
@@ -162,8 +167,8 @@ class TurnStore(Protocol):
         """
         ...
 
-    async def cancelled(self) -> dict[str, str]:
-        """The unfinished turns of this owner that are to stop, and why."""
+    async def signalled(self) -> dict[str, str | None]:
+        """The unfinished turns of this owner that have a signal: why they are to stop, or None for steering only."""
         ...
 
     async def steer(self, id: str, text: str, at: float) -> bool:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from toolwright.clock import Clock
 from toolwright.effects.controller import CallEffects, EffectController
 from toolwright.effects.effect import Effect
-from toolwright.effects.journal_controller import JournaledController
+from toolwright.effects.step_replay import JournaledController
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.store import Store
 from toolwright.testing.clock import FakeClock

@@ -656,9 +656,8 @@ class Reader:
         """Read one word, which must be there."""
         self._steps.take()
         text, start = self._text, self._at
-        pieces: list[Piece] = []
-        holes: list[Hole] = []
-        splits = quoted = process = False
+        word = RawWord([], "", [])
+        pieces, holes = word.pieces, word.holes
         while self._at < len(text):
             at = self._at
             if found := _PLAIN.match(text, at):
@@ -673,62 +672,40 @@ class Reader:
             if char in " \t\n;&|)":
                 break
             if char == "(":
-                if not testing and at > start and text[at - 1] in "?*+@!" and not quoted:
+                if not testing and at > start and text[at - 1] in "?*+@!" and not word.quoted:
                     raise NotUnderstoodError("a pattern in parentheses is not understood")
                 break
             if char in "<>":
                 if not text.startswith("(", at + 1):
                     break
-                if self._posix:
-                    raise NotUnderstoodError("a process substitution means other things in other shells")
-                self._at += 2
-                self._substitution()
-                pieces.append(None)
-                holes.append(ANYTHING)
-                process = True
+                self._process_substitution(word)
             elif char == "\\":
-                if at + 1 >= len(text):
-                    pieces.append("\\")
-                elif text[at + 1] == "\n":
-                    # The lines are one, and so the word may be a reserved word, or an assignment.
-                    raise NotUnderstoodError("a word is divided by the end of a line")
-                else:
-                    pieces.append(text[at + 1])
-                    quoted = True
-                self._at += 2
+                self._escape(word)
             elif char == "'":
-                end = text.find("'", at + 1)
-                if end < 0:
-                    raise NotUnderstoodError("the script does not parse")
-                pieces.append(text[at + 1 : end])
-                quoted = True
-                self._at = end + 1
+                self._single_quotes(word)
             elif char == '"':
-                quoted = True
+                word.quoted = True
                 self._at += 1
-                splits |= self._quotes(pieces, holes)
+                word.splits |= self._quotes(pieces, holes)
             elif char == "$":
-                quoted |= text.startswith(("$'", '$"'), at)
-                splits |= self._dollar(pieces, holes, in_quotes=False)
+                word.quoted |= text.startswith(("$'", '$"'), at)
+                word.splits |= self._dollar(pieces, holes, in_quotes=False)
             elif char == "`":
                 self._backquotes()
-                pieces.append(None)
-                holes.append(ANYTHING)
-                splits = True
+                word.add_unknown()
+                word.splits = True
             elif char == "~":
-                before = text[at - 1] if at > start else ""
-                home = at == start or before in "{,:" or before == "="
-                pieces.append(None if home and not testing else Bare("~"))
-                if pieces[-1] is None:
-                    holes.append(ANYTHING)
+                if not testing and (at == start or text[at - 1] in "{,:="):
+                    word.add_unknown()  # a home directory
+                else:
+                    pieces.append(Bare("~"))
                 self._at += 1
             elif char in "*?[":
                 if testing or after_equals or (char == "[" and not _BRACKETS.match(text, at)):
                     pieces.append(Bare(char))
                 else:
-                    pieces.append(None)
-                    holes.append(ANYTHING)
-                    splits = True
+                    word.add_unknown()
+                    word.splits = True
                 self._at += 1
             else:  # a brace or a comma
                 pieces.append(Bare(char))
@@ -737,7 +714,36 @@ class Reader:
             raise NotUnderstoodError("the script does not parse")
         if self._posix and any(isinstance(piece, Bare) and piece == "{" for piece in pieces) and len(pieces) > 1:
             raise NotUnderstoodError("braces mean other things in other shells")
-        return RawWord(pieces, text[start : self._at], holes, splits, quoted, process)
+        word.spelled = text[start : self._at]
+        return word
+
+    def _process_substitution(self, word: RawWord) -> None:
+        """Read `<(…)` or `>(…)`, which stands for a path that is not known."""
+        if self._posix:
+            raise NotUnderstoodError("a process substitution means other things in other shells")
+        self._at += 2
+        self._substitution()
+        word.add_unknown()
+        word.process = True
+
+    def _escape(self, word: RawWord) -> None:
+        """Read a backslash outside of quotes, and the character after it."""
+        escaped = self._text[self._at + 1 : self._at + 2]
+        if escaped == "\n":
+            # The lines are one, and so the word may be a reserved word, or an assignment.
+            raise NotUnderstoodError("a word is divided by the end of a line")
+        word.pieces.append(escaped or "\\")
+        word.quoted |= bool(escaped)
+        self._at += 2
+
+    def _single_quotes(self, word: RawWord) -> None:
+        """Read a string in single quotes."""
+        end = self._text.find("'", self._at + 1)
+        if end < 0:
+            raise NotUnderstoodError("the script does not parse")
+        word.pieces.append(self._text[self._at + 1 : end])
+        word.quoted = True
+        self._at = end + 1
 
     def _quotes(self, pieces: list[Piece], holes: list[Hole]) -> bool:
         """Read the rest of a string in double quotes, and return whether it may become several words."""

@@ -81,6 +81,11 @@ class RawWord(Struct):
     quoted: bool = False
     process: bool = False
 
+    def add_unknown(self) -> None:
+        """Add a piece whose text is only known when the script runs."""
+        self.pieces.append(None)
+        self.holes.append(ANYTHING)
+
     @property
     def plain(self) -> str | None:
         """The text of a word without quotes, escapes and expansions, such as a reserved word."""
@@ -111,7 +116,7 @@ class RawWord(Struct):
 
 def _joined(pieces: Sequence[Piece]) -> Iterator[Piece]:
     if pieces and None not in pieces:  # as in most words: braces can make thousands of pieces
-        yield "".join(pieces)  # type: ignore[arg-type]
+        yield "".join(filter(None, pieces))
         return
     for known, run in groupby(pieces, lambda piece: piece is not None):
         yield "".join(piece or "" for piece in run) if known else None

@@ -1,4 +1,5 @@
-"""Intents that are written in one row. Owns which are, and that each call gets a row of its own where one is needed.
+"""Intents that are written in one row. Owns the form of a bundle, and that each call gets a row of its own where one is
+needed; which calls of this process are in one, the journal knows.
 
 Most batches begin together and end together: where their calls may simply run again, each is written once, with its
 outcome, and not twice. A reader uses the view `every_call`; a writer unties the bundle of a call first. A bundle stays
@@ -7,9 +8,6 @@ for a while after the last of its calls has ended, and means nothing then.
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +15,7 @@ import apsw
 import msgspec
 
 from toolwright.ids import uuid7
-from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Intent
+from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey
 from toolwright.stores.sqlite.core.codec import KEY, insert, one
 
 FEWEST = 8
@@ -26,12 +24,11 @@ LARGEST = 1024 * 1024
 """The most characters of a bundle."""
 Row = tuple[Any, ...]
 """The values of `INTENT_COLUMNS`, or of these and more."""
-_OF_INTENT = ("batch", "position", "tool", "tool_id", "arguments", "source", "parent", "queued_at")
-INTENT_COLUMNS = (*CallKey._fields, *_OF_INTENT, "owner")
+OF_INTENT = ("batch", "position", "tool", "tool_id", "arguments", "source", "parent", "queued_at")
+INTENT_COLUMNS = (*CallKey._fields, *OF_INTENT, "owner")
 """The columns of a call that its intent fills."""
 _BUNDLED = ("call_id", "position", "tool", "tool_id", "arguments", "source", "parent")
 """The columns of a call in a bundle, in the order of the view `bundled_calls`; all others are those of the batch."""
-_of_intent = operator.attrgetter(*_OF_INTENT)
 UNREADABLE = (
     "CASE WHEN json_valid(intents) THEN EXISTS (SELECT 1 FROM json_each(intents) AS intent"
     " WHERE intent.type != 'array' OR json_array_length(intent.value) != "
@@ -44,14 +41,7 @@ _UNTIE = (
     " FROM bundled_calls WHERE session = ? AND scope = ?"
 )
 _TIE = insert("bundles", ("session", "scope", "id", "batch", "queued_at", "owner", "intents", "authority"))
-Bundled = tuple[Row, "Bundle"]
-"""An intent and its bundle."""
 _encode = msgspec.json.Encoder().encode
-
-
-def intent_rows(intents: Iterable[Intent], owner: str) -> list[Row]:
-    """The values of `INTENT_COLUMNS` for the calls of an owner."""
-    return [(*intent.key, *_of_intent(intent), owner) for intent in intents]
 
 
 class Bundle:
@@ -102,67 +92,6 @@ class Bundle:
     def is_there(self, connection: apsw.Connection) -> bool:
         """True until somebody unties it."""
         return one(connection, f"SELECT 1 FROM bundles WHERE {_THIS}", self.name) is not None
-
-
-class Bundles:
-    """The bundles of this process, and which calls are in them: everything here may be forgotten without harm.
-
-    A call that is found here is written with its outcome at once. For any other, its bundle is untied first, if it is
-    in one: its bundle could not be written, or an outcome could not, or its caller did not wait for it.
-    """
-
-    def __init__(self) -> None:
-        self._of: dict[CallKey, Bundled] = {}
-        self._over: list[Bundle] = []
-
-    def __len__(self) -> int:
-        return len(self._of)
-
-    def begin(self, bundle: Bundle, keys: Sequence[CallKey], job: asyncio.Future[Any]) -> None:
-        """Take in a bundle that `job` writes, unless it finds that it must not."""
-        self._of.update(zip(keys, zip(bundle.rows, itertools.repeat(bundle)), strict=True))
-
-        def done(job: asyncio.Future[Any]) -> None:
-            if not _succeeded(job) or not bundle.tied:
-                for key in keys:
-                    if key in self._of and self._of[key][1] is bundle:
-                        del self._of[key]
-
-        job.add_done_callback(done)
-
-    def take(self, keys: Iterable[CallKey]) -> list[Bundled | None]:
-        """Let calls go that somebody is about to write about; the intent of each that was here, with its bundle."""
-        return [self._of.pop(key, None) for key in keys]
-
-    def end(self, taken: Sequence[Bundled | None], job: asyncio.Future[None]) -> None:
-        """Count the calls that were taken as ended, when `job` has written their outcomes."""
-
-        def done(job: asyncio.Future[None]) -> None:
-            if _succeeded(job):
-                for _, bundle in filter(None, taken):
-                    bundle.left -= 1
-                    if not bundle.left:
-                        self._over.append(bundle)
-
-        job.add_done_callback(done)
-
-    def over(self) -> list[Bundle]:
-        """The bundles whose calls have all ended, each once."""
-        over, self._over = self._over, []
-        return over
-
-    def put_back(self, over: list[Bundle], job: asyncio.Future[Any]) -> None:
-        """Give them out once more, if `job` fails to remove them."""
-
-        def done(job: asyncio.Future[Any]) -> None:
-            if not _succeeded(job):
-                self._over += over
-
-        job.add_done_callback(done)
-
-
-def _succeeded(job: asyncio.Future[Any]) -> bool:
-    return not job.cancelled() and job.exception() is None
 
 
 def untie(connection: apsw.Connection, session: str, scope: str) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
+import itertools
 import json
+import operator
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,16 +19,15 @@ from toolwright.errors import StoreError
 from toolwright.stores.contracts.journal import NOT_ALL, RUN_SCOPE, CallKey, Ended, Entry, Intent, Kept
 from toolwright.stores.sqlite.calls.intent_bundles import (
     INTENT_COLUMNS,
+    OF_INTENT,
     Bundle,
-    Bundles,
     Row,
-    intent_rows,
     is_mine,
     remove,
     untie,
 )
 from toolwright.stores.sqlite.calls.waits import completion_came
-from toolwright.stores.sqlite.core.codec import KEY, columns_of, insert, one, packed, packed_all, unpacker
+from toolwright.stores.sqlite.core.codec import KEY, columns_of, encode, insert, one, packed, unpacker
 from toolwright.stores.sqlite.core.owners import dead_among
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer import Writer
@@ -88,10 +90,17 @@ _HELD = (
     "SELECT 1 FROM processes JOIN workers ON workers.name = processes.worker"
     " WHERE processes.id = ? AND state IN ('running', 'waiting') AND workers.owner = ?"
 )
+MOST_GIVEN_UP = 10_000
+"""How many calls that it forgot or released an owner remembers."""
 NOBODY = ""
 """The owner of an unfinished call that was released."""
 _outcome = unpacker(ToolOutcome)
 _failure = unpacker(Failure)
+
+
+_of_intent = operator.attrgetter(*OF_INTENT)
+Bundled = tuple[Row, Bundle]
+"""An intent and its bundle."""
 
 
 class SqliteJournalStore:
@@ -102,6 +111,7 @@ class SqliteJournalStore:
         self._place = place
         self.owner = owner
         self._bundles = Bundles()
+        self._given_up: dict[CallKey, None] = {}  # used by the thread of the writer alone
 
     @property
     def bundled(self) -> int:
@@ -120,6 +130,9 @@ class SqliteJournalStore:
 
         def work(connection: apsw.Connection) -> list[Entry | None]:
             remove(connection, over)
+            if self._given_up:
+                for intent in intents:
+                    self._given_up.pop(intent.key, None)
             for session, scope in {bundle.place} if bundle is not None else _places(intent.key for intent in intents):
                 untie(connection, session, scope)
             if bundle is not None and bundle.tie(connection):
@@ -260,7 +273,8 @@ class SqliteJournalStore:
             connection.executemany(_CLOSE_WAITS, [end.key for end in ended if end.waited])
 
         job = self._writer.do(work)
-        self._bundles.end(taken, job)
+        if any(taken):
+            self._bundles.end(taken, job)
         return job
 
     def _require_finished(self, connection: apsw.Connection, ends: Iterable[Row]) -> None:
@@ -278,7 +292,8 @@ class SqliteJournalStore:
 
         def work(connection: apsw.Connection) -> bool:
             if not _change(key, _FORGET, (*key, self.owner), connection):
-                return one(connection, _IS_KNOWN, key) is None
+                return key in self._given_up and one(connection, _IS_KNOWN, key) is None
+            self._give_up(key)
             for table in ("effects", "crashes", "waits", "signals"):
                 # A run may be sent signals before its call begins: they are not forgotten with the call.
                 if table != "signals" or not key.scope.startswith(RUN_SCOPE):
@@ -304,10 +319,18 @@ class SqliteJournalStore:
         self._bundles.take([key])
 
         def work(connection: apsw.Connection) -> bool:
-            released = _change(key, _RELEASE, (NOBODY, *key, self.owner), connection)
-            return released or one(connection, _IS_RELEASED, key) is not None
+            if not _change(key, _RELEASE, (NOBODY, *key, self.owner), connection):
+                return key in self._given_up and one(connection, _IS_RELEASED, key) is not None
+            self._give_up(key)
+            return True
 
         return self._writer.do(work)
+
+    def _give_up(self, key: CallKey) -> None:
+        """Note that this owner forgot or released a call: where it repeats that, it is told the same."""
+        self._given_up[key] = None
+        if len(self._given_up) > MOST_GIVEN_UP:
+            del self._given_up[next(iter(self._given_up))]
 
     async def unfinished(self, session: str | None = None) -> list[Entry]:
         # The plus prevents SQLite from reading all calls of the session, most of which are finished.
@@ -354,6 +377,78 @@ class SqliteJournalStore:
         return self._writer.do(work)
 
 
+# --- intents, and the bundles that hold many of them
+
+
+def intent_rows(intents: Iterable[Intent], owner: str) -> list[Row]:
+    """The values of `INTENT_COLUMNS` for the calls of an owner."""
+    return [(*intent.key, *_of_intent(intent), owner) for intent in intents]
+
+
+class Bundles:
+    """The bundles of this process, and which calls are in them: everything here may be forgotten without harm.
+
+    A call that is found here is written with its outcome at once. For any other, its bundle is untied first, if it is
+    in one: its bundle could not be written, or an outcome could not, or its caller did not wait for it.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[CallKey, Bundled] = {}
+        self._over: list[Bundle] = []
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def begin(self, bundle: Bundle, keys: Sequence[CallKey], job: asyncio.Future[Any]) -> None:
+        """Take in a bundle that `job` writes, unless it finds that it must not."""
+        self._of.update(zip(keys, zip(bundle.rows, itertools.repeat(bundle)), strict=True))
+
+        def done(job: asyncio.Future[Any]) -> None:
+            if not _succeeded(job) or not bundle.tied:
+                for key in keys:
+                    if key in self._of and self._of[key][1] is bundle:
+                        del self._of[key]
+
+        job.add_done_callback(done)
+
+    def take(self, keys: Iterable[CallKey]) -> list[Bundled | None]:
+        """Let calls go that somebody is about to write about; the intent of each that was here, with its bundle."""
+        return [self._of.pop(key, None) for key in keys]
+
+    def end(self, taken: Sequence[Bundled | None], job: asyncio.Future[None]) -> None:
+        """Count the calls that were taken as ended, when `job` has written their outcomes."""
+
+        def done(job: asyncio.Future[None]) -> None:
+            if _succeeded(job):
+                for _, bundle in filter(None, taken):
+                    bundle.left -= 1
+                    if not bundle.left:
+                        self._over.append(bundle)
+
+        job.add_done_callback(done)
+
+    def over(self) -> list[Bundle]:
+        """The bundles whose calls have all ended, each once."""
+        over, self._over = self._over, []
+        return over
+
+    def put_back(self, over: list[Bundle], job: asyncio.Future[Any]) -> None:
+        """Give them out once more, if `job` fails to remove them."""
+
+        def done(job: asyncio.Future[Any]) -> None:
+            if not _succeeded(job):
+                self._over += over
+
+        job.add_done_callback(done)
+
+
+def _succeeded(job: asyncio.Future[Any]) -> bool:
+    return not job.cancelled() and job.exception() is None
+
+
+# --- rows
+
+
 def _change(key: CallKey, statement: str, values: tuple[Any, ...], connection: apsw.Connection) -> bool:
     """Change a call of this process; False when it is not there."""
     untie(connection, key.session, key.scope)
@@ -367,7 +462,11 @@ def _places(keys: Iterable[CallKey]) -> set[tuple[str, str]]:
 
 
 def _packed(outcomes: Iterable[ToolOutcome]) -> list[bytes]:
-    return packed_all([one if one.cached_value is UNSET else replace(one, cached_value=UNSET) for one in outcomes])
+    plain = [one if one.cached_value is UNSET else replace(one, cached_value=UNSET) for one in outcomes]
+    try:
+        return list(map(encode, plain))
+    except (UnicodeEncodeError, OverflowError):
+        return list(map(packed, plain))
 
 
 def _find(connection: apsw.Connection, keys: list[CallKey], among: str = "calls") -> dict[CallKey, Entry]:

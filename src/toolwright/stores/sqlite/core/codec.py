@@ -5,7 +5,7 @@ The columns of a query are the fields of the named tuple that its rows are read 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
 import apsw
@@ -15,7 +15,8 @@ from toolwright.tools.outcome import encodable
 
 T = TypeVar("T")
 KEY = "session = ? AND scope = ? AND call_id = ?"
-_encode = msgspec.msgpack.Encoder().encode
+encode = msgspec.msgpack.Encoder().encode
+"""A value in msgpack; `packed` writes what this cannot."""
 
 
 # An integer beyond 64 bits has no form of its own in msgpack: it is stored as its digits.
@@ -43,18 +44,10 @@ def columns_of(row: type[NamedTuple]) -> str:
 def packed(value: msgspec.Struct) -> bytes:
     """A value in msgpack, to be read by an `unpacker`. Text without a form in UTF-8 is replaced."""
     try:
-        return _encode(value)
+        return encode(value)
     except (UnicodeEncodeError, OverflowError):
         # Some text of a tool, such as that of an exception, cannot be encoded: the rest must be stored nevertheless.
-        return _encode(_encodable(msgspec.to_builtins(value, builtin_types=(bytes,))))
-
-
-def packed_all(values: Sequence[msgspec.Struct]) -> list[bytes]:
-    """Values in msgpack, as `packed` gives them."""
-    try:
-        return list(map(_encode, values))
-    except (UnicodeEncodeError, OverflowError):
-        return list(map(packed, values))
+        return encode(_encodable(msgspec.to_builtins(value, builtin_types=(bytes,))))
 
 
 def unpacker(type: type[T]) -> Callable[[bytes], T]:

@@ -30,6 +30,12 @@ class Jobs(Protocol):
     async def close(self) -> None: ...
 
 
+class Read(Protocol):
+    """Runs a job that changes nothing."""
+
+    def __call__(self, work: Callable[[apsw.Connection], T]) -> Awaitable[T]: ...
+
+
 class JobsAtOnce:
     """Runs each job when it is asked for, on the caller's thread: for a database in memory that few use."""
 
@@ -69,18 +75,15 @@ class Changes:
         clock: Clock | None = None,
     ) -> None:
         self.clock: Clock = clock or SystemClock()
+        # The time of leases, which all processes of the machine share and which is never set. A clock for tests whose
+        # monotonic time is not the machine's has one of its own.
+        self.lease_time: Callable[[], float] = getattr(self.clock, "lease_time", self.clock.monotonic)
         self._writer = writer
         self._owner = owner
         self._open_reader = open_reader
-        self._reader: Jobs | None = None if open_reader is not None else writer
-
-    def lease_time(self) -> float:
-        """The clock of leases, which all processes of the machine share and which is never set.
-
-        A clock for tests whose monotonic time is not the machine's has a `lease_time` of its own.
-        """
-        time: Callable[[], float] = getattr(self.clock, "lease_time", self.clock.monotonic)
-        return time()
+        self._reader: Jobs | None = None
+        # The result of some work that changes nothing; it sees every change that was returned before.
+        self.read: Read = writer.read if open_reader is None else self._open_and_read
 
     @classmethod
     def in_memory(cls, clock: Clock | None = None) -> Changes:
@@ -89,12 +92,11 @@ class Changes:
             Writer(Path(":memory:"), lambda connection: bring_up_to_date(connection, None), "normal"), None, clock=clock
         )
 
-    async def read(self, work: Callable[[apsw.Connection], T]) -> T:
-        """The result of `work`; it sees every change that was returned before."""
-        if self._reader is None:
-            assert self._open_reader is not None
-            self._reader = self._open_reader()
-        return await self._reader.read(work)
+    def _open_and_read(self, work: Callable[[apsw.Connection], T]) -> Awaitable[T]:
+        assert self._open_reader is not None
+        self._reader = self._open_reader()
+        self.read = self._reader.read
+        return self.read(work)
 
     async def change(self, mark: Mark | None, work: Callable[[apsw.Connection], T]) -> T:
         """Do `work` in one transaction, or return the earlier result if a change of this mark was made before.
@@ -133,12 +135,34 @@ class Changes:
         """Do `work` in one transaction; a `ToolwrightError` of it is raised here, and undoes all of it."""
         return await self.change(None, work)
 
+    def submit(self, work: Callable[[apsw.Connection], T], *, synced: bool = True) -> Awaitable[T]:
+        """The same as `attempt`, but it is in the queue of the writer when this returns: before all that is asked for
+        later. Without `synced`, a power cut may lose it.
+        """
+
+        def job(connection: apsw.Connection) -> T | ToolwrightError:
+            try:
+                with connection:
+                    result = work(connection)
+            except ToolwrightError as refusal:
+                return refusal
+            return result
+
+        return _unless_refused(self._writer.do(job, synced=synced))
+
     async def close(self) -> None:
         """Close the connections it opened, and a store in memory."""
         if self._reader is not None:
             await self._reader.close()
         if self._open_reader is None:
             await self._writer.close()
+
+
+async def _unless_refused(pending: Awaitable[T | ToolwrightError]) -> T:
+    result = await pending
+    if isinstance(result, ToolwrightError):
+        raise result
+    return result
 
 
 def require_quota(connection: apsw.Connection, session: str, service: str, quota: Quota) -> None:

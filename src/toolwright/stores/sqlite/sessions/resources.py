@@ -49,8 +49,8 @@ class SqliteResourceStore:
     ) -> ResourceRow | None:
         """Change the status of a resource and nothing else; None when there is no such resource."""
 
-        def work(connection: apsw.Connection) -> Any:
-            row = connection.execute(
+        def work(connection: apsw.Connection) -> ResourceRow | None:
+            row: ResourceRow | None = connection.execute(
                 "UPDATE resources SET status = ?3, updated_at = ?4 WHERE session = ?1 AND id = ?2"
                 f" RETURNING {_COLUMNS}",
                 (session, id, status, at),

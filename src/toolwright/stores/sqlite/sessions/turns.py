@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Awaitable
 from typing import Any
 
 import apsw
@@ -115,7 +116,7 @@ class SqliteTurnStore:
     async def history(self, session: str, after: int, limit: int) -> builtins.list[StoredMessage]:
         return await list_messages(self._changes, session, after, limit)
 
-    async def advance(self, advance: Advance, quota: Quota) -> bool:
+    def advance(self, advance: Advance, quota: Quota) -> Awaitable[bool]:
         def work(connection: apsw.Connection) -> bool:
             ended = advance.at if advance.state in ENDED else None
             connection.execute(
@@ -142,7 +143,7 @@ class SqliteTurnStore:
                 put_messages(connection, session, advance.messages, advance.at, quota)
             return True
 
-        return await self._changes.attempt(work)
+        return self._changes.submit(work)
 
     async def log(self, id: str, token: int, events: EventChunk) -> bool:
         def work(connection: apsw.Connection) -> bool:
@@ -153,7 +154,7 @@ class SqliteTurnStore:
             _write_events(connection, id, events)
             return True
 
-        return await self._changes.attempt(work)
+        return await self._changes.submit(work, synced=False)
 
     async def events(self, id: str, after: int, limit: int = 100) -> builtins.list[EventChunk]:
         query = "SELECT last, data FROM turn_events WHERE turn = ? AND last > ? ORDER BY last LIMIT ?"
@@ -188,8 +189,11 @@ class SqliteTurnStore:
 
         return await self._changes.attempt(work)
 
-    async def cancelled(self) -> dict[str, str]:
-        query = "SELECT id, cancel_reason FROM turns WHERE ended_at IS NULL AND cancel_reason IS NOT NULL AND owner = ?"
+    async def signalled(self) -> dict[str, str | None]:
+        query = (
+            "SELECT id, cancel_reason FROM turns WHERE ended_at IS NULL AND owner = ?"
+            " AND (cancel_reason IS NOT NULL OR EXISTS (SELECT 1 FROM turn_steering WHERE turn = turns.id))"
+        )
         rows: builtins.list[Any] = await self._changes.read(
             lambda connection: connection.execute(query, (self._owner,)).fetchall()
         )

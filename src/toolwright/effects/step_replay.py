@@ -1,4 +1,5 @@
-"""Effects over a journal: replay, doubt after a crash, absolute instants. Written once, for every store."""
+"""Steps over a journal: replay of a step that is done, doubt after a crash, absolute instants. Written once, for every
+store."""
 
 from __future__ import annotations
 
@@ -10,47 +11,28 @@ from toolwright.clock import Clock
 from toolwright.effects.controller import AskPerson, CallEffects, EffectFailed, Opened, StepPolicy
 from toolwright.effects.effect import Effect, require_same_input
 from toolwright.effects.wait_keys import KeyRing, failure_of
-from toolwright.effects.waiting_room import WaitingRoom, Watcher
+from toolwright.effects.waiting_room import WaitingRoom
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.stores.contracts.journal import CallKey, JournalStore, Kept
-from toolwright.stores.contracts.waits import BY_CALL, Remembered, Resolution, Standing, Wait, WaitKey, WaitStore
+from toolwright.stores.contracts.waits import WaitKey, WaitStore
 from toolwright.tools.outcome import Failure
 
 
 class JournaledController:
-    """`EffectController` over any store."""
+    """`EffectController` over any store. Its verbs about waits are those of its `WaitingRoom`."""
 
     def __init__(self, journal: JournalStore, waits: WaitStore, clock: Clock, *, alone: bool = False) -> None:
         self.journal = journal
         self.waits = waits
         self.clock = clock
-        self.room = WaitingRoom(waits, clock, alone=alone)
-        self._ring = KeyRing(waits.secret)
+        self.room = room = WaitingRoom(waits, clock, alone=alone)
+        self.wait, self.watch, self.resolve, self.end_wait = room.wait, room.watch, room.resolve, room.end_wait
+        self.signal, self.close = room.signal, room.close
+        keys = KeyRing(waits.secret)
+        self.write_key, self.read_key = keys.write, keys.read
 
     def enter(self, call: CallKey, *, fresh: bool) -> CallEffects:
         return JournaledEffects(self, call, fresh=fresh)
-
-    def write_key(self, wait: WaitKey) -> str:
-        return self._ring.write(wait)
-
-    def read_key(self, text: str) -> WaitKey:
-        return self._ring.read(text)
-
-    def watch(self, wait: Wait, then: Callable[[Resolution | Exception], None], opened: Opened) -> Watcher:
-        return self.room.watch(wait, then, opened)
-
-    async def resolve(self, key: WaitKey, resolution: Resolution, remember: Remembered | None = None) -> Standing:
-        return await self.room.resolve(key, resolution, remember)
-
-    async def end_wait(self, key: WaitKey, reason: str) -> Resolution | None:
-        return await self.waits.end_wait(key, Resolution("cancelled", self.clock.now(), reason=reason, by=BY_CALL))
-
-    async def signal(self, key: WaitKey, payload: bytes) -> int:
-        return await self.room.signal(key, payload)
-
-    async def close(self) -> None:
-        """Wait for nothing any more."""
-        await self.room.close()
 
 
 class JournaledEffects:
@@ -59,6 +41,7 @@ class JournaledEffects:
     def __init__(self, controller: JournaledController, call: CallKey, *, fresh: bool) -> None:
         self._controller = controller
         self._call = call
+        self.wait = controller.wait
         self._past: dict[str, Kept] | None = {} if fresh else None
         self._reading: asyncio.Task[list[Kept]] | None = None
         self._attempt = 1
@@ -160,24 +143,7 @@ class JournaledEffects:
         finally:
             alarm.cancel()
 
-    # --- waits
-
-    async def wait(self, wait: Wait, opened: Opened) -> Resolution:
-        answer: asyncio.Future[Resolution] = asyncio.get_running_loop().create_future()
-
-        def told(news: Resolution | Exception) -> None:
-            if answer.done():
-                return
-            if isinstance(news, Exception):
-                answer.set_exception(news)
-            else:
-                answer.set_result(news)
-
-        watcher = self._controller.watch(wait, told, opened)
-        try:
-            return await answer
-        finally:
-            watcher.leave()
+    # --- signals
 
     async def receive(self, name: str, seconds: float | None, opened: Opened) -> bytes | None:
         if name in self._receiving:

@@ -15,8 +15,8 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.calls.execute.exception_failures import failure_told_by
-from toolwright.calls.execute.returned_json import Encoded, encode_result
+from toolwright.calls.exception_failures import failure_told_by
+from toolwright.calls.returned_json import Encoded, encode_result
 from toolwright.errors import ToolwrightError
 from toolwright.tools.outcome import (
     Attachment,

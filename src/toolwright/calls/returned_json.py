@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from toolwright import jsonx
-from toolwright.calls.finalise.media import MARK, take_media
+from toolwright.calls.returned_media import MARK, take_media
 from toolwright.errors import ToolwrightError
 from toolwright.large_json import TooLong
 from toolwright.tools.outcome import Attachment, Failure, Image, Success, bounded_json, encodable, told
@@ -40,8 +40,7 @@ def encode_result(result: object, encode: Callable[[Any], bytes] = jsonx.encode)
     try:
         payload = encode(value)
         if MARK in payload:
-            shown, images, attachments = take_media(value)
-            payload = payload if shown is value else encode(shown)
+            payload, images, attachments = take_media(value, payload)
     except TooLong:
         raise
     except BaseException as error:  # a value may have code of its own for its JSON form

@@ -23,8 +23,8 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
-from toolwright.calls.execute import process_child as far_side
-from toolwright.calls.execute.process_messages import (
+from toolwright.calls.pools import process_child as far_side
+from toolwright.calls.pools.process_messages import (
     LARGEST_MESSAGE,
     LONGEST_NAME,
     LONGEST_TEXT,
@@ -40,7 +40,7 @@ from toolwright.calls.execute.process_messages import (
     read_message,
     too_long,
 )
-from toolwright.calls.execute.returned_json import Encoded
+from toolwright.calls.returned_json import Encoded
 from toolwright.errors import MachineError, ToolwrightError
 from toolwright.tools.outcome import ConnectionRequired, Failure, Pending, bounded_json
 

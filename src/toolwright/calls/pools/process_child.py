@@ -87,17 +87,17 @@ class _Services:
         return time.time()
 
     def report_progress(self, current: float | None, total: float | None, label: str | None, unit: str | None) -> None:
-        from toolwright.calls.execute.process_messages import Progress
+        from toolwright.calls.pools.process_messages import Progress
 
         self._report(Progress(self.job, current, total, _written(label), _written(unit)))
 
     def report_status(self, text: str) -> None:
-        from toolwright.calls.execute.process_messages import Status
+        from toolwright.calls.pools.process_messages import Status
 
         self._report(Status(self.job, _written(text)))
 
     def report_output(self, stream: str, text: str) -> None:
-        from toolwright.calls.execute.process_messages import Output
+        from toolwright.calls.pools.process_messages import Output
 
         # In pieces, none of which is longer than a message may be.
         for start in range(0, max(len(text), 1), _LONGEST):
@@ -128,7 +128,7 @@ class _Services:
     def wait_key(self, kind: str, name: str) -> str:
         if kind != "completion":
             raise RuntimeError(f"a tool with isolation='process' has no {kind}s of its own; drop the isolation")
-        from toolwright.calls.execute.process_messages import Key
+        from toolwright.calls.pools.process_messages import Key
 
         self._report(Key(self.job))
         return self.completion_key
@@ -167,7 +167,7 @@ class _Jobs:
         signal.signal(signal.SIGTERM, self._stop)
         number, name, code = pickle.loads(job)
         services.job = number
-        from toolwright.calls.execute.process_messages import write_error, write_result
+        from toolwright.calls.pools.process_messages import write_error, write_result
 
         try:
             self._running = services

@@ -7,9 +7,9 @@ import logging
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwright.calls.execute.exception_failures import failure_told_by
-from toolwright.calls.execute.process_messages import names_of
-from toolwright.calls.execute.process_pool import ChildFailed, RaisedInChild
+from toolwright.calls.exception_failures import failure_told_by
+from toolwright.calls.pools.process_messages import names_of
+from toolwright.calls.pools.process_pool import ChildFailed, RaisedInChild
 from toolwright.errors import MachineError
 from toolwright.tools.outcome import INTERNAL_MESSAGE, Failure, told
 from toolwright.tools.tool import Tool
@@ -103,3 +103,14 @@ def is_retried(error: BaseException, tool: Tool) -> bool:
     if isinstance(error, RaisedInChild):
         return not names_of(kinds).isdisjoint(error.classes)
     return isinstance(error, kinds)
+
+
+def interrupted(name: str, reason: str | None = None) -> Failure:
+    """The failure of a call that a crash cut off and that is not run again."""
+    return Failure(
+        category="interrupted",
+        code="interrupted",
+        message=f"Tool {name!r} was cut off by a crash: it may have run, and was not run again"
+        f"{f' ({reason})' if reason else ''}",
+        source="runtime",
+    )

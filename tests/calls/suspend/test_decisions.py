@@ -7,7 +7,7 @@ from typing import Any
 import apsw
 import pytest
 
-from tests.calls.authorise.test_approvals import Shell, asked, rm
+from tests.calls.suspend.test_approvals import Shell, asked, rm
 from tests.support import fail_after
 from toolwright import Failure, Policy, Runtime, ToolCall, ToolwrightError, tool
 from toolwright.clock import rfc3339

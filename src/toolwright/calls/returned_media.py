@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from toolwright import jsonx
 from toolwright.tools.outcome import Attachment, Image
 
 MARK = b'"media_type":"'
@@ -20,17 +21,23 @@ SHORTEST = 30
 """Bytes that the JSON of an image has at least."""
 
 
-def take_media(value: object) -> tuple[Any, tuple[Image, ...], tuple[Attachment, ...]]:
-    """The value with words in the place of images and attachments, and these; the same object where it has none."""
-    found: dict[int, Image | Attachment] = {}
+def take_media(value: object, payload: bytes) -> tuple[bytes, tuple[Image, ...], tuple[Attachment, ...]]:
+    """The JSON of a value with words in the place of images and attachments, and these; equal ones are one.
+
+    They are replaced in the JSON, so that it has the names and the form that the types of the value give it. Their own
+    JSON begins with a bracket and a quote, which stand side by side in no text: only they are replaced.
+    """
+    found: dict[Image | Attachment, None] = {}
     _collect(value, found)
-    if not found:
-        return value, (), ()
-    images = [item for item in found.values() if isinstance(item, Image)]
-    attachments = [item for item in found.values() if isinstance(item, Attachment)]
-    words = {id(item): _words(item, number if len(images) > 1 else 0) for number, item in enumerate(images, 1)}
-    words |= {id(item): _words(item, 0) for item in attachments}
-    return _replaced(value, words), tuple(images), tuple(attachments)
+    # A field that the JSON leaves out, as a pydantic model may, is not shown.
+    shown = {item: encoded for item in found if (encoded := jsonx.encode(item)) in payload}
+    images = [item for item in shown if isinstance(item, Image)]
+    attachments = [item for item in shown if isinstance(item, Attachment)]
+    for number, image in enumerate(images, 1):
+        payload = payload.replace(shown[image], jsonx.encode(_words(image, number if len(images) > 1 else 0)))
+    for attachment in attachments:
+        payload = payload.replace(shown[attachment], jsonx.encode(_words(attachment, 0)))
+    return payload, tuple(images), tuple(attachments)
 
 
 def _words(item: Image | Attachment, number: int) -> str:
@@ -43,24 +50,12 @@ def _words(item: Image | Attachment, number: int) -> str:
     return f"[{what}: {item.media_type:.100}, {size}]"
 
 
-def _collect(value: object, found: dict[int, Image | Attachment]) -> None:
+def _collect(value: object, found: dict[Image | Attachment, None]) -> None:
     if isinstance(value, (Image, Attachment)):
-        found[id(value)] = value
+        found[value] = None
         return
     for item in _parts(value):
         _collect(item, found)
-
-
-def _replaced(value: object, words: dict[int, str]) -> object:
-    if isinstance(value, (Image, Attachment)):
-        return words[id(value)]
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_replaced(item, words) for item in value]
-    named = value if isinstance(value, dict) else _fields(value)
-    if named is None:
-        return value
-    changed = {name: _replaced(item, words) for name, item in named.items()}
-    return changed if any(changed[name] is not item for name, item in named.items()) else value
 
 
 def _parts(value: object) -> Iterable[object]:
@@ -78,4 +73,8 @@ def _fields(value: Any) -> dict[str, Any] | None:
         return {name: getattr(value, name) for name in value.__struct_fields__}
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    named = getattr(type(value), "__attrs_attrs__", None)
+    if named is not None:
+        return {each.name: getattr(value, each.name) for each in named}
+    # A pydantic model gives its fields by iteration, and those beyond its declared ones too.
     return dict(value) if hasattr(value, "model_dump") else None
