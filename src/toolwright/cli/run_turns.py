@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from toolwright.app import App
-from toolwright.calls.authorise.approvals import Approval
 from toolwright.calls.policy import Policy
+from toolwright.calls.suspend.approvals import Approval
 from toolwright.cli.display.output import Screen, echo
 from toolwright.cli.display.styles import plain
 from toolwright.cli.display.turn_views import TurnView

@@ -137,7 +137,7 @@ def recovered_table(done: Sequence[Recovered]) -> Table:
 
 def turns_table(turns: Sequence[ContinuedTurn]) -> Table:
     """One line for each turn: how it ended, or that it waits, and its text."""
-    table = new_table()
+    table = new_table(expand=True)
     table.add_column("turn", no_wrap=True)
     table.add_column("session", no_wrap=True)
     table.add_column("what was done", no_wrap=True)

@@ -48,7 +48,7 @@ def turn_data(turn: TurnInfo) -> dict[str, Any]:
 def turn_table(turns: Sequence[TurnInfo], now: float) -> Table:
     """One line for each turn."""
     names = short_ids([turn.id for turn in turns])
-    table = new_table()
+    table = new_table(expand=True)
     table.add_column("turn", no_wrap=True, style="cyan", min_width=max(map(len, names.values())))
     table.add_column("session", no_wrap=True)
     table.add_column("message", ratio=3, no_wrap=True, overflow="ellipsis")

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from rich.text import Text
 
 from toolwright import jsonx
-from toolwright.calls.authorise.approvals import Approval
+from toolwright.calls.suspend.approvals import Approval
 from toolwright.cli.display.output import Screen
 from toolwright.cli.display.styles import plain, readable
 from toolwright.cli.display.time_format import until
