@@ -538,3 +538,14 @@ async def test_turns_whose_process_is_gone_are_cut_off_and_are_continued_in_thei
         assert [(await turn).text for turn in continued] == ["Re: one", "Re: two"]
         assert await second.recover_turns() == []
     assert [info.cut_off for info in await second.turns()] == [False, False]
+
+
+@pytest.mark.promise("TURN-07")
+async def test_the_events_of_calls_are_there_for_a_follower_that_comes_late(place, open_runtime):
+    runtime = await open_runtime(place, add, model=ScriptedModel([[call("1", "add", a=1, b=2)], "3."]))
+    turn = await runtime.session("s").start_turn("1 + 2?")
+    async with fail_after(5):
+        await turn
+        events = {event.kind: event async for event in turn.follow()}
+    assert events["call.started"].data["arguments"] == {"a": 1, "b": 2}
+    assert events["call.finished"].data["text"] == "3"

@@ -41,11 +41,13 @@ class TurnLog:
         self._unwritten = 0
         self._waiters: list[asyncio.Future[None]] = []
         self.followers = 0
+        self.has_handle = False
+        """True when somebody was given a handle of the turn, and may follow it later."""
 
     @property
     def watched(self) -> bool:
-        """True when somebody reads every event: the store, or a follower."""
-        return self.stored or self.followers > 0
+        """True when somebody reads every event, or may: the store, a follower, or the holder of a handle."""
+        return self.stored or self.followers > 0 or self.has_handle
 
     def add(self, kind: str, data: Source) -> None:
         """Add an event, and wake the followers."""

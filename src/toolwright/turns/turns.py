@@ -302,8 +302,17 @@ class Turns:
 
     # --- starting
 
-    async def start(self, core: SessionCore, message: str, options: AskOptions, *, background: bool = False) -> Turn:
-        """Queue a turn, and begin it if it is the first of its session."""
+    async def start(
+        self,
+        core: SessionCore,
+        message: str,
+        options: AskOptions,
+        *,
+        background: bool = False,
+        has_handle: bool = True,
+    ) -> Turn:
+        """Queue a turn, and begin it if it is the first of its session. Without a handle, nobody can follow it here
+        from its beginning, and its calls are told more briefly."""
         self.shared.lifetime.require_open()
         unknown = set(options) - set(AskOptions.__annotations__)
         if unknown:
@@ -344,12 +353,13 @@ class Turns:
                 return Turn(self, id, core.id)
             own = None if given is None or isinstance(given, str) else given
             local = LocalTurn(id, self.new_log(record), form, own)
+            local.log.has_handle = has_handle
             active.enter(local, record if record.state == "running" else None)
         return Turn(self, id, core.id, local)
 
     async def ask(self, core: SessionCore, message: str, options: AskOptions) -> TurnOutcome:
         """Run a turn, and return its outcome once it has ended or waits. Cancelling the caller cancels the turn."""
-        turn = await self.start(core, message, options)
+        turn = await self.start(core, message, options, has_handle=False)
         try:
             return await turn
         except asyncio.CancelledError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Protocol, TextIO
 
 from rich.console import RenderableType
@@ -93,8 +94,6 @@ def _apply(row: Row, event: TurnEvent) -> None:
     data = event.data
     if event.kind == "call.finished":
         row.state, row.finished, row.note = data["status"], event.at, _result(data)
-        if not data.get("attempts", 1):
-            row.started = None
     elif event.kind == "call.started":
         row.state, row.started, row.note = "running", event.at, ""
     elif event.kind == "call.progress":
@@ -115,14 +114,14 @@ def _apply(row: Row, event: TurnEvent) -> None:
 
 def _result(data: Mapping[str, Any]) -> str:
     """The result of a call in a few words."""
-    outcome = data.get("outcome") or {}
-    failure = outcome.get("failure")
-    if failure:
-        return f"{failure['code']}: {failure['message']}"
-    if outcome.get("reason"):
-        return str(outcome["reason"])
-    value = outcome.get("value")
-    return "" if value is None else value if isinstance(value, str) else jsonx.encode(value).decode()
+    text = data.get("text") or ""
+    if data["status"] == "success":
+        return text
+    with suppress(jsonx.DecodeError, RecursionError):  # a failure is told to the model as an object
+        told = jsonx.decode(text)
+        if isinstance(told, dict):
+            text = str(told.get("error") or told.get("cancelled") or text)
+    return f"{data['code']}: {text}" if data.get("code") else text
 
 
 def _cut(text: str, room: int) -> str:
