@@ -264,6 +264,8 @@ class ActiveCall(PreparedCall):
     # sessions that it opened.
     depth = 0
     made: dict[str, int] | None = None
+    # How often it asked sub-agents, by attempt and question.
+    asked_agents: dict[str, int] | None = None
     opened: Mapping[str, Any] = MappingProxyType({})
 
     def fill(self, env: CallEnvironment[ActiveCall], owner: OwnerBatch, position: int) -> None:

@@ -24,7 +24,7 @@ from toolwright.calls.record import CallRecord
 from toolwright.calls.redact import NOT_SHOWN, learn_secret, shown_arguments, shown_later, written_arguments
 from toolwright.calls.redactor import AtOnce
 from toolwright.errors import BatchFailed
-from toolwright.tools.call import ToolCall
+from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.registry import Snapshot
 
@@ -67,6 +67,7 @@ class Batch:
         parent: ActiveCall | None = None,
         started_by: str | None = None,
         timeout: float | None = None,
+        nested_source: CallSource = "tool",
         ended: Callable[[Batch], None] = lambda batch: None,
     ) -> None:
         self.context = context
@@ -87,13 +88,15 @@ class Batch:
         self._watchers: Watchers | None = None
         self._all_well = True
         self._prepares = False
-        self._calls = self._prepare(calls, snapshot)
+        self._calls = self._prepare(calls, snapshot, nested_source)
         self._left = left = len(self._calls)
         self._outcomes: list[ToolOutcome | None] = [None] * left
 
     # --- the way of the calls
 
-    def _prepare(self, given: Iterable[ToolCall | Mapping[str, Any]], snapshot: Snapshot) -> list[ActiveCall]:
+    def _prepare(
+        self, given: Iterable[ToolCall | Mapping[str, Any]], snapshot: Snapshot, nested_source: CallSource
+    ) -> list[ActiveCall]:
         env, parent, most = self.env, self.parent, self.policy.max_argument_bytes
         unchecked, started_by = min(most, jsonx.SHALLOW), self.started_by
         calls: list[ActiveCall] = []
@@ -115,7 +118,7 @@ class Batch:
                     given_secret = True
                     learn_secret(call, at_once=at_once)
             if parent is not None:
-                call.parent_id, call.source, call.depth = parent.call_id, "tool", parent.depth + 1
+                call.parent_id, call.source, call.depth = parent.call_id, nested_source, parent.depth + 1
                 if call.depth > self.policy.max_nesting and call.outcome is None:
                     call.fail(nested_too_deeply(call.name, self.policy.max_nesting))
                 raw = written_arguments(call)

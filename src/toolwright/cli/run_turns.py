@@ -91,7 +91,7 @@ class TurnDesk:
                 async with aclosing(turn.follow()) as events:  # type: ignore[type-var]
                     async for event in events:
                         self.view.show(turn.id, event)
-                        if event.kind in ("call.waiting", "turn.waiting"):
+                        if event.kind in ("call.waiting", "turn.waiting", "agent.call.waiting"):
                             await self._see_to(event, stop)
                         if self.ended or (self.leave_waiting and event.kind == "turn.waiting"):
                             break
@@ -112,7 +112,8 @@ class TurnDesk:
         """Ask for the decisions that calls wait for, or say who can let them continue."""
         data = event.data
         if self.lines is not None:
-            for request in await self.runtime.approvals(self.session):
+            of_agent = event.kind == "agent.call.waiting"
+            for request in await self.runtime.approvals(data["session"] if of_agent else self.session):
                 if not stop.is_set() and not self.ended:
                     await self._decide(request, self.lines, stop)
         elif event.kind == "turn.waiting":

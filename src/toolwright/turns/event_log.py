@@ -22,6 +22,8 @@ Source: TypeAlias = Mapping[str, Any] | AnyEvent | Answer | ToolOutcome | TurnOu
 """The data of an event: a mapping, or a value that it is made of when somebody reads it."""
 LONGEST_TEXT = 2_000
 """Characters of the text of an outcome in an event; the history has all of it."""
+NESTED = "agent."
+"""Prefix of the kinds of a sub-agent's events in the log of the turn above it."""
 MOST = 20_000
 """How many events are remembered here; a store has them all."""
 REMEMBERED = 2_000
@@ -43,11 +45,19 @@ class TurnLog:
         self.followers = 0
         self.has_handle = False
         """True when somebody was given a handle of the turn, and may follow it later."""
+        self._above: TurnLog | None = None
+        self._about: Mapping[str, Any] = {}
 
     @property
     def watched(self) -> bool:
         """True when somebody reads every event, or may: the store, a follower, or the holder of a handle."""
-        return self.stored or self.followers > 0 or self.has_handle
+        if self.stored or self.followers > 0 or self.has_handle:
+            return True
+        return self._above is not None and self._above.watched
+
+    def tell_above(self, above: TurnLog, about: Mapping[str, Any]) -> None:
+        """Add the events to the log of the turn above, too, with some data about this one."""
+        self._above, self._about = above, about
 
     def add(self, kind: str, data: Source) -> None:
         """Add an event, and wake the followers."""
@@ -59,6 +69,11 @@ class TurnLog:
             self._events.popleft()
         if self._waiters:
             self._wake()
+        if self._above is not None and kind not in ("text", "reasoning"):
+            if kind.startswith(NESTED):
+                self._above.add(kind, data)  # of a sub-agent of this one, whose data says so
+            else:
+                self._above.add(NESTED + kind, {**_data(data), **self._about})
 
     def push(self, event: AnyEvent) -> None:
         """Add the event of a call."""

@@ -74,6 +74,8 @@ class CallRows:
             for call in data.get("calls") or ():
                 self._add(str(call["id"]), str(call["name"]), call["arguments"], 0, event.at)
             return None
+        if event.kind == "agent.call.started" and data.get("parent_call_id") in self.rows:
+            self.rows[data["parent_call_id"]].note = f"its agent calls {data['tool']}"
         if not event.kind.startswith("call.") or "call_id" not in data:
             return None
         id = data["call_id"]
