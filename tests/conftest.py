@@ -49,6 +49,13 @@ class Running(NamedTuple):
 before_test = pytest.StashKey[Running]()
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the tests against servers that others wrote, unless they are named: `make test-peers` does that."""
+    peers = Path(__file__).parent / "peers"
+    named = any(peers in (given := Path(arg.partition("::")[0]).resolve(), *given.parents) for arg in config.args)
+    return True if collection_path == peers and not named else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     known = promises_in(PROMISES.read_text(encoding="utf-8"))
     wrong = []

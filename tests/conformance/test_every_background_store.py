@@ -15,6 +15,7 @@ from toolwright.testing.conformance import (
     RUN_EVENTS,
     RUNS,
     SCHEDULES,
+    SHARES,
     TAKEOVERS,
     TRIGGERS,
     Case,
@@ -48,6 +49,12 @@ async def test_every_store_counts_what_is_active(case, services):
 @pytest.mark.promise("EFF-09", "EFF-12", "PROC-04")
 @pytest.mark.parametrize("case", LEASES, ids=str)
 async def test_every_store_gives_each_run_one_worker(case, services):
+    await check(case, services)
+
+
+@pytest.mark.promise("EFF-09", "PROC-06", "PROC-14")
+@pytest.mark.parametrize("case", SHARES, ids=str)
+async def test_every_store_gives_sessions_fair_shares(case, services):
     await check(case, services)
 
 

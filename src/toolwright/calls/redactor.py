@@ -77,7 +77,7 @@ class Keeper(Protocol):
     def unseal(self, name: str, payload: bytes) -> bytes: ...
 
     def fingerprint(self, name: str, payload: bytes) -> str:
-        """What tells one payload from another, and nobody what it is.
+        """A keyed hash: equal payloads have equal fingerprints, and the payload cannot be derived from one.
 
         Raises:
             SecretsError: there is no usable key.
@@ -85,7 +85,7 @@ class Keeper(Protocol):
         ...
 
     def learn_argument(self, name: str, value: object, *, at_once: AtOnce | None) -> bool:
-        """Redact what a call was given as a secret, where it is long enough to be looked for.
+        """Redact the value of a secret argument from now on, if it is long enough to be searched for.
 
         With `at_once` that is done before this returns; otherwise `catch_up` must be awaited before its tool runs,
         unless this returns True.
@@ -101,9 +101,9 @@ class Keeper(Protocol):
         ...
 
     async def catch_up(self) -> None:
-        """Redact from now on whatever `learn_argument` put off."""
+        """Redact from now on the values that `learn_argument` put off."""
         ...
 
     def pass_on(self, heir: object) -> None:
-        """Let the keeper of a child session redact what is redacted here."""
+        """Let the redactor of a child session redact the values of this session, too."""
         ...

@@ -46,6 +46,7 @@ class MemoryStore:
     def __init__(self, database: MemoryDatabase | None = None) -> None:
         self._database = database = database or MemoryDatabase()
         self._calls = database.calls
+        self._given_up: set[CallKey] = set()  # forgotten or released here, and not begun here since
         self.secret = database.secret
         self.owner = uuid7()
         database.owners.add(self.owner)
@@ -94,6 +95,7 @@ class MemoryStore:
                 known[intent.key] = replace(call.entry, owner=call.owner)
         others = {entry.owner for entry in known.values() if entry.outcome is None and entry.owner != self.owner}
         if others.isdisjoint(self._database.owners):
+            self._given_up.difference_update(intent.key for intent in intents)
             for intent in intents:
                 entry = known.get(intent.key)
                 if entry is None:
@@ -155,8 +157,9 @@ class MemoryStore:
 
     async def forget(self, key: CallKey) -> bool:
         if self._mine(key) is None:
-            return key not in self._calls
+            return key in self._given_up and key not in self._calls
         del self._calls[key]
+        self._given_up.add(key)
         return True
 
     async def reopen(self, key: CallKey) -> bool:
@@ -174,9 +177,12 @@ class MemoryStore:
 
     async def release(self, key: CallKey) -> bool:
         call = self._calls.get(key)
-        if call is None or call.over or call.owner not in (self.owner, NOBODY):
+        if call is None or call.over:
             return False
+        if call.owner != self.owner:
+            return call.owner == NOBODY and key in self._given_up
         call.owner = NOBODY
+        self._given_up.add(key)
         return True
 
     async def unfinished(self, session: str | None = None) -> list[Entry]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
+from contextlib import aclosing
 from typing import Any, Self
 
 from toolwright.errors import ToolwrightError
 from toolwright.providers.opening import open_model
-from toolwright.tools.model import Answer, Delta, Model, ModelError, ModelRequest
+from toolwright.tools.model import Answer, Delta, HoldsConnections, Model, ModelError, ModelRequest
 
 NEXT_ON = frozenset({"rate_limited", "overloaded", "unavailable", "timeout", "unauthorised", "bad_answer"})
 """The errors after which the next model of a chain is asked."""
@@ -41,7 +41,6 @@ class FallbackModel:
                 )
         self.on = frozenset(on)
         self.name = ",".join(f"{model.provider}:{model.name}" for model in self.models)
-        self._entered: list[AsyncExitStack] = []
 
     def __repr__(self) -> str:
         return f"<FallbackModel {self.name}>"
@@ -83,16 +82,24 @@ class FallbackModel:
             raise error
         failed.append(error)
 
-    async def __aenter__(self) -> Self:
-        stack = AsyncExitStack()
+    def hold(self) -> None:
+        """Keep the connections of all models from now on."""
         for model in self.models:
-            if isinstance(model, AbstractAsyncContextManager):
-                await stack.enter_async_context(model)
-        self._entered.append(stack)
+            if isinstance(model, HoldsConnections):
+                model.hold()
+
+    async def release(self) -> None:
+        """Close the connections of all models, unless somebody else holds them."""
+        for model in self.models:
+            if isinstance(model, HoldsConnections):
+                await model.release()
+
+    async def __aenter__(self) -> Self:
+        self.hold()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self._entered.pop().aclose()
+        await self.release()
 
 
 def _all_failed(failed: list[ModelError]) -> ModelError:

@@ -1,8 +1,8 @@
 """A model behind a provider's library. Owns the library's client, the sending of a request and the bounds of an answer;
 does not own any provider's protocol.
 
-A client and its connections belong to one event loop. They are kept while somebody has entered the model
-(`async with model`), as an open runtime does; otherwise each request has its own.
+A client and its connections belong to one event loop. They are kept while somebody holds the model, as an open runtime
+does, or `async with model`; otherwise each request has its own.
 """
 
 from __future__ import annotations
@@ -271,47 +271,54 @@ class ProviderModel(ABC):
 
     # --- the client
 
-    async def __aenter__(self) -> Self:
-        await self._hold()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._release()
-
-    @asynccontextmanager
-    async def _client(self) -> AsyncIterator[Any]:
-        client = await self._hold()
-        try:
-            yield client
-        finally:
-            await self._release()
-
-    async def _hold(self) -> Any:
-        if self._client_given is not None:
-            return self._client_given
+    def hold(self) -> None:
+        """Keep the connections of this event loop from now on; the first request makes them."""
         loop = asyncio.get_running_loop()
-        if loop not in self._held:
-            if missing := missing_libraries(self.extra):
-                raise MissingRequirement(
-                    f"Model {self.spec!r} needs libraries that are not installed ({', '.join(map(repr, missing))}); "
-                    f"run: {how_to_install([self.extra])}"
-                )
-            # In a thread: importing the library and reading certificates take a second, and other calls go on.
-            client = await asyncio.to_thread(self._new_client)
-            self._held.setdefault(loop, _Held(client))
-        held = self._held[loop]
-        held.users += 1
-        return held.client
+        held = self._held.setdefault(loop, _Held())
+        held.holders += 1
 
-    async def _release(self) -> None:
+    async def release(self) -> None:
+        """Close the connections of this event loop, unless somebody else holds them."""
         loop = asyncio.get_running_loop()
         held = self._held.get(loop)
         if held is None:
             return
-        held.users -= 1
-        if not held.users:
+        held.holders -= 1
+        if not held.holders:
             del self._held[loop]
-            await held.client.close()
+            if held.client is not None:
+                await held.client.close()
+
+    async def __aenter__(self) -> Self:
+        self.hold()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.release()
+
+    @asynccontextmanager
+    async def _client(self) -> AsyncIterator[Any]:
+        if self._client_given is not None:
+            yield self._client_given
+            return
+        self.hold()
+        try:
+            held = self._held[asyncio.get_running_loop()]
+            if held.client is None:
+                client = await self._made_client()
+                held.client = held.client or client  # that of a request which began at the same time
+            yield held.client
+        finally:
+            await self.release()
+
+    async def _made_client(self) -> Any:
+        if missing := missing_libraries(self.extra):
+            raise MissingRequirement(
+                f"Model {self.spec!r} needs libraries that are not installed ({', '.join(map(repr, missing))}); "
+                f"run: {how_to_install([self.extra])}"
+            )
+        # In a thread: importing the library and reading certificates take a second, and other calls continue.
+        return await asyncio.to_thread(self._new_client)
 
     def _key(self) -> str | None:
         """The key to send: the one given, or that of the environment, unless the address is not the environment's."""
@@ -406,10 +413,10 @@ class _Key:
 
 
 class _Held:
-    """The client of one event loop, and how many use it."""
+    """The client of one event loop, once it is made, and how many hold it."""
 
-    __slots__ = ("client", "users")
+    __slots__ = ("__weakref__", "client", "holders")
 
-    def __init__(self, client: Any) -> None:
-        self.client = client
-        self.users = 0
+    def __init__(self) -> None:
+        self.client: Any = None
+        self.holders = 0

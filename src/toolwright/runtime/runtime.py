@@ -47,6 +47,7 @@ from toolwright.session.tool_catalogue import Offer
 from toolwright.stores.contracts.archives import SessionInfo
 from toolwright.stores.contracts.store import Store
 from toolwright.tools.capability import Capability
+from toolwright.tools.model import HoldsConnections
 from toolwright.tools.registry import Snapshot, ToolRegistry, ToolSource
 from toolwright.tools.turn_protocols import TurnClient, TurnInfo
 
@@ -482,6 +483,8 @@ async def _stop(parts: Parts) -> None:
     finally:
         await parts.shared.close()
         parts.sessions.close()
+        if isinstance(parts.shared.model, HoldsConnections):
+            await parts.shared.model.release()
     for file in parts.event_files:
         await file.close()
     await parts.storage.close()

@@ -33,7 +33,7 @@ from toolwright.session.inbox import Inbox
 from toolwright.session.open_sessions import OpenSessions
 from toolwright.session.parts import Lifetime, SharedParts
 from toolwright.stores.contracts.sessions import Quotas
-from toolwright.tools.model import ModelClient
+from toolwright.tools.model import HoldsConnections, ModelClient
 from toolwright.tools.turn_protocols import Budget
 from toolwright.turns.memory_store import MemoryTurnStore
 from toolwright.turns.turns import SessionTurnsClient, Turns
@@ -130,12 +130,14 @@ def wire(
 
 
 def _model(given: str | ModelClient | None) -> ModelClient | None:
-    """The model of an app; one that is named is opened by its provider."""
-    if not isinstance(given, str):
-        return given
-    from toolwright.providers import open_model
+    """The model of an app; one that is named is opened by its provider. Its connections are kept until the closing."""
+    if isinstance(given, str):
+        from toolwright.providers import open_model
 
-    return open_model(given)
+        given = open_model(given)
+    if isinstance(given, HoldsConnections):
+        given.hold()
+    return given
 
 
 def prompt_of(arranged: Arranged, late: LateCapabilities, shared: SharedParts) -> str:

@@ -420,7 +420,7 @@ class _FakeServices:
         self._recorded.steps += [] if name in self.finished else [name]
         return await self._step(name, function, inputs)
 
-    async def _step(self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
+    async def _step(self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...]) -> object:
         self._take("step", name)
         effect = Effect(self._call, "step", name, _canonical(name, inputs))
         kept = self.finished.get(name)
@@ -555,7 +555,7 @@ def _recorded_step(name: str, value: object, given: bytes = b"") -> Kept:
         return Kept(f"step:{name}", given, 0.0, True, b"null", Failure(code="unserialisable_result", message=message))
 
 
-def _answer(given: object) -> Any:
+def _answer(given: object) -> object:
     if isinstance(given, Failure):
         error = ToolError(given.message)
         error.failure = given

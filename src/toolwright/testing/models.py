@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from toolwright.errors import ToolwrightError
 from toolwright.tools.call import ToolCall
-from toolwright.tools.model import Answer, Delta, ModelRequest, TextDelta, to_answer
+from toolwright.tools.model import Answer, Delta, ModelError, ModelRequest, TextDelta, to_answer
 
 Given: TypeAlias = str | Sequence[ToolCall] | Answer
 """An answer as a test writes it: a text, a list of calls, or an `Answer`."""
@@ -52,30 +52,44 @@ class ScriptedModel:
 
     The answer is chosen by the number of answers that the conversation has already, so that a turn which continues in
     another process continues in the script. Beyond the end of the script, a model that was made anew gives its answers
-    from the first one: a program that continues a turn may be given only the rest of the script.
+    from the first one: a program that continues a turn may be given only the rest of the script. A `ModelError` in the
+    script is raised once in each session, before the answer that follows it.
 
     `requests` are the requests it was sent, for a test to look at.
     """
 
     provider = "scripted"
 
-    def __init__(self, answers: Iterable[Given], *, name: str = "script") -> None:
+    def __init__(self, answers: Iterable[Given | ModelError], *, name: str = "script") -> None:
         self.name = name
         spec = f"{self.provider}:{name}"
-        self._answers = [to_answer(list(each) if isinstance(each, tuple) else each, spec) for each in answers]
+        self._answers: list[Answer] = []
+        self._failures: dict[int, list[ModelError]] = {}
+        for each in answers:
+            if isinstance(each, ModelError):
+                self._failures.setdefault(len(self._answers), []).append(each)
+            else:
+                self._answers.append(to_answer(list(each) if isinstance(each, tuple) else each, spec))
         self._given: Counter[str] = Counter()
+        self._failed: Counter[tuple[str, int]] = Counter()
         self.requests: list[ModelRequest] = []
 
     async def complete(self, request: ModelRequest) -> Answer:
         """The next answer of the script.
 
         Raises:
+            ModelError: the script has one here.
             ToolwrightError: the script has ended.
         """
         self.requests.append(request)
-        given, self._given[request.session] = self._given[request.session], self._given[request.session] + 1
+        given = self._given[request.session]
         for position in (request.number, given):
+            failures, failed = self._failures.get(position, ()), self._failed[request.session, position]
+            if failed < len(failures):
+                self._failed[request.session, position] += 1
+                raise failures[failed]
             if position < len(self._answers):
+                self._given[request.session] = given + 1
                 return self._answers[position]
         raise ToolwrightError(
             f"The script has {len(self._answers)} answers, and session {request.session!r} asks for another; add one"

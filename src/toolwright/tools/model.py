@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwright.errors import ToolwrightError
 from toolwright.plain_data import plain_data
@@ -216,6 +217,19 @@ class Model(Protocol):
         ...
 
 
+@runtime_checkable
+class HoldsConnections(Protocol):
+    """A model with connections, which are kept between requests while somebody holds it, as an open runtime does."""
+
+    def hold(self) -> None:
+        """Keep the connections of this event loop from now on, once they are made."""
+        ...
+
+    async def release(self) -> None:
+        """Close the connections, unless somebody else holds them."""
+        ...
+
+
 def to_answer(given: object, model: str = "") -> Answer:
     """What a model gave as an `Answer`: a text is an answer, and a list of calls is one that calls tools.
 
@@ -223,7 +237,7 @@ def to_answer(given: object, model: str = "") -> Answer:
         ModelError: it is none of these.
     """
     if isinstance(given, Answer):
-        return given
+        return given if given.model or not model else replace(given, model=model)
     if isinstance(given, str):
         return Answer(text=given, model=model)
     if isinstance(given, list | tuple) and all(isinstance(call, ToolCall) for call in given):

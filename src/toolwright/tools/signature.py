@@ -188,7 +188,7 @@ def type_schema(given: Any, *, owner: str) -> dict[str, Any]:
         ) from error
 
 
-def _plain(function: object) -> Any:
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function under partials and `staticmethod`: it has the docstring, and is async or not."""
     while isinstance(function, partial | staticmethod):
         function = function.func if isinstance(function, partial) else function.__func__

@@ -28,7 +28,7 @@ from toolwright.session.core import SessionCore
 from toolwright.session.open_sessions import OpenSessions
 from toolwright.session.parts import SharedParts
 from toolwright.stores.contracts.turns import ENDED, NewTurn, TurnRecord, TurnStore
-from toolwright.tools.model import ModelClient, Usage
+from toolwright.tools.model import HoldsConnections, ModelClient, Usage
 from toolwright.tools.outcome import encodable
 from toolwright.tools.turn_protocols import AskOptions, Budget, Delivery, TurnEvent, TurnInfo, TurnOutcome
 from toolwright.turns.conversation import user_content
@@ -374,7 +374,8 @@ class Turns:
             if given not in self._models:
                 from toolwright.providers import open_model
 
-                self._models[given] = open_model(given)
+                self._models[given] = opened = open_model(given)
+                opened.hold()
             return self._models[given]
         if not callable(getattr(given, "complete", None)):
             raise TurnError(f"model={given!r:.200} is not usable; use a name such as 'openai:gpt-5', or a Model")
@@ -493,6 +494,9 @@ class Turns:
         if self._watcher is not None:
             self._watcher.cancel()
             await asyncio.wait({self._watcher})
+        for model in self._models.values():
+            if isinstance(model, HoldsConnections):
+                await model.release()
 
     # --- looking
 

@@ -169,8 +169,8 @@ class JournalStore(Protocol):
     def forget(self, key: CallKey) -> Awaitable[bool]:
         """Delete the intent of a call that this process owns and that did not run, with all its waits.
 
-        True when there is no such call afterwards, also if there was none before. False when it is finished, or not
-        this process's.
+        True again when it is repeated by the owner that deleted it, as long as nobody began the call anew. False when
+        the call is finished, unknown, or not this process's.
         """
         ...
 
@@ -186,7 +186,8 @@ class JournalStore(Protocol):
     def release(self, key: CallKey) -> Awaitable[bool]:
         """Release an unfinished call that may have run: the next owner finds it `cut_off`.
 
-        True when nobody owns it afterwards; False when it is finished, unknown, or another owner's.
+        True again when it is repeated by the owner that released it, as long as nobody took the call over. False when
+        it is finished, unknown, or not this process's.
         """
         ...
 

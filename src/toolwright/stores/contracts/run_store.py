@@ -169,6 +169,9 @@ class RunStore(Protocol):
     ) -> builtins.list[Claimed]:
         """Claim queued runs for a worker that has these tools: first the runs of dead workers, then the oldest.
 
+        Where more are queued than it may claim, sessions have fair shares: the run of a session that has fewer running
+        goes first, so that a session with very many queued runs delays another by one of them, and not by all.
+
         Unfinished calls of the previous worker are released, and the new one may continue them. With disposition
         "rerun" they are deleted with their effects, unless the call has an outcome. The deadline is set once, at the
         first claim.

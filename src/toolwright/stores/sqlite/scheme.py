@@ -13,8 +13,8 @@ class SqliteScheme:
     """`StoreScheme` of one SQLite file for each store."""
 
     async def open(self, url: str, options: StoreOptions) -> SqliteStore:
-        """Open the file, or make it. Opening reads and may migrate it, which others wait for no longer than usual."""
-        return SqliteStore(_path(url), sync=options.sync, clock=options.clock)
+        """Open the file, or make it, on a thread: a store may have to be migrated, or another program may hold it."""
+        return await SqliteStore.open(_path(url), sync=options.sync, clock=options.clock)
 
     def inspect(self, url: str) -> SqliteInspector:
         """Look after the file."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 from pathlib import Path
@@ -59,6 +60,30 @@ class SqliteStore:
         self.waits = SqliteWaitStore(self._writer, self.owner, self._secret)
         reader = functools.partial(Reader, self.path, lambda connection: None, sync, vfs, place)
         self.services = SqliteServiceStores(Changes(self._writer, self.owner, reader, clock), place, self.owner)
+
+    @classmethod
+    async def open(
+        cls, path: str | Path, *, sync: Sync = "full", vfs: str | None = None, clock: Clock | None = None
+    ) -> SqliteStore:
+        """Open the file on a thread: reading, migrating and waiting for other programs does not hold the event loop.
+
+        Where the caller is cancelled meanwhile, it waits until the store is open, and closes it.
+
+        Raises:
+            StoreError: as the constructor.
+        """
+        opening = asyncio.ensure_future(asyncio.to_thread(cls, path, sync=sync, vfs=vfs, clock=clock))
+        stopped: asyncio.CancelledError | None = None
+        while not opening.done():
+            try:
+                await asyncio.wait({opening})
+            except asyncio.CancelledError as error:
+                stopped = error
+        if stopped is not None:
+            with contextlib.suppress(StoreError):
+                await opening.result().close()
+            raise stopped
+        return opening.result()
 
     @property
     def commits(self) -> int:

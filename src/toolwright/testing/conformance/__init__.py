@@ -1,11 +1,12 @@
-"""The conformance suite: the duties of every store and every controller as cases that anybody can run, one for each
-promise.
+"""The conformance suite: the duties of every store, every controller and every model as cases that anybody can run, one
+for each promise.
 
 A case about a store needs a `Database`: something that several owners can open, and where one can be killed. Those
 about session services and about work in the background are for stores that have `services`, and collections of their
 own. A case about neighbours needs two databases in one place. One about a controller needs
-`Controllers` in the same way, and one about a call journal a runtime that is open. How to run them is in
-`docs/writing-a-store.md`. Nothing here needs pytest.
+`Controllers` in the same way, and one about a call journal a runtime that is open. Cases about a model need
+`Models`, which make it answer as a case wants. How to run them is in `docs/writing-a-store.md` and `docs/providers.md`.
+Nothing here needs pytest.
 """
 
 from toolwright.testing.conformance.any_text import TEXT
@@ -20,6 +21,7 @@ from toolwright.testing.conformance.connections import CONNECTIONS
 from toolwright.testing.conformance.controllers import ControllerCase, Controllers, OverStore
 from toolwright.testing.conformance.effects import EFFECTS
 from toolwright.testing.conformance.endings import ENDINGS
+from toolwright.testing.conformance.fair_shares import SHARES
 from toolwright.testing.conformance.files import FILES
 from toolwright.testing.conformance.firings import FIRINGS
 from toolwright.testing.conformance.key_values import KEY_VALUES
@@ -28,6 +30,7 @@ from toolwright.testing.conformance.limits import LIMITS
 from toolwright.testing.conformance.memory import InMemory
 from toolwright.testing.conformance.messages import MESSAGES
 from toolwright.testing.conformance.model import play_random_verbs
+from toolwright.testing.conformance.models import MODEL_CASES, ModelCase, Models
 from toolwright.testing.conformance.neighbours import NEIGHBOURS, NeighbourCase
 from toolwright.testing.conformance.owners import OWNERS
 from toolwright.testing.conformance.repeated_verbs import REPEATED
@@ -50,6 +53,7 @@ BACKGROUND_CASES: tuple[Case, ...] = (
     *RUNS,
     *LIMITS,
     *LEASES,
+    *SHARES,
     *RUN_EVENTS,
     *ENDINGS,
     *TAKEOVERS,
@@ -90,6 +94,7 @@ __all__ = [
     "LEASES",
     "LIMITS",
     "MESSAGES",
+    "MODEL_CASES",
     "NEIGHBOURS",
     "OWNERS",
     "REPEATED",
@@ -102,6 +107,7 @@ __all__ = [
     "SERVICES_AND_CALLS",
     "SERVICE_CASES",
     "SESSION_WIDE",
+    "SHARES",
     "SIGNALS",
     "TAKEOVERS",
     "TEXT",
@@ -114,6 +120,8 @@ __all__ = [
     "Controllers",
     "Database",
     "InMemory",
+    "ModelCase",
+    "Models",
     "NeighbourCase",
     "OverStore",
     "play_random_verbs",

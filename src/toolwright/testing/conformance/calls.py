@@ -141,7 +141,7 @@ async def a_call_without_an_intent_cannot_be_written(database: Database) -> None
     journal = (await database.open()).journal
     assert not await journal.start(call(), 101.0)
     assert not await journal.finish(call(), success(call()), 101.0, 102.0)
-    assert await journal.forget(call())  # there is no such call, as was asked
+    assert not await journal.forget(call())
     assert not await journal.release(call())
     assert not await journal.reopen(call())
     assert not await journal.keep(call(), Kept("step:a", b"null", 101.0))

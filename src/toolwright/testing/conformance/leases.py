@@ -8,7 +8,9 @@ from msgspec.structs import replace
 
 from toolwright.stores.contracts.background_run import Options, Progress
 from toolwright.stores.contracts.run_store import Claimed, Piece, Renewal, Report
+from toolwright.testing.conformance import session_services
 from toolwright.testing.conformance.background import (
+    CASE_CLOCK,
     LEASE,
     PLENTY,
     QUOTAS,
@@ -82,6 +84,27 @@ async def a_run_cannot_be_claimed_until_its_lease_has_passed(database: Database)
     assert (heir.started_at, heir.deadline) == (held.started_at, held.deadline) == (100.0, 700.0)
     started = (await other.runs.events("p1", 0, 10))[-1]
     assert started.payload == {"worker": "w2", "attempt": 2, "taken_over_from": "w1"}
+
+
+async def a_wall_clock_that_is_set_does_not_move_leases(database: Database) -> None:
+    """Neither the clock of this machine nor that of a worker elsewhere, which says at which instant it asks."""
+    first, second = session_services.services_of(await database.open()), await session_services.open_services(database)
+    CASE_CLOCK.at = 100.0
+    await first.runs.register([registration()], PLENTY, None)
+    assert await first.runs.renew("w1", [], 100.0, LEASE, 5) == Renewal([], {})
+    assert len(await first.runs.claim("w1", ["work"], 100.0, LEASE, 5)) == 1
+    try:
+        for ahead in (45.0, 86_400.0, -86_400.0):
+            CASE_CLOCK.ahead = ahead
+            CASE_CLOCK.at = 129.0
+            assert not await second.runs.work_waits("w2", ["work"], LEASE)
+            assert await second.runs.claim("w2", ["work"], CASE_CLOCK.now(), LEASE, 5) == []
+        CASE_CLOCK.at = 131.0
+        (claimed,) = await second.runs.claim("w2", ["work"], CASE_CLOCK.now(), LEASE, 5)
+        assert (claimed.run.token, claimed.before) == (2, "w1")
+        assert (await first.runs.renew("w1", [("p1", 1)], 131.0, LEASE, 5)).lost == ["p1"]
+    finally:
+        CASE_CLOCK.ahead = 0.0
 
 
 async def one_of_several_workers_takes_a_run_over(database: Database) -> None:
@@ -201,6 +224,7 @@ LEASES = cases(
     runs_of_a_lost_worker_are_claimed_before_queued_runs,
     each_run_is_claimed_by_one_of_many_workers,
     a_run_cannot_be_claimed_until_its_lease_has_passed,
+    a_wall_clock_that_is_set_does_not_move_leases,
     one_of_several_workers_takes_a_run_over,
     the_token_rises_with_each_takeover,
     a_lease_that_is_renewed_lasts_longer,

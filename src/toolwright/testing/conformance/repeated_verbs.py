@@ -105,6 +105,17 @@ async def a_call_that_is_released_again_is_nobodys(database: Database) -> None:
     assert await other.journal.start(call(), 101.0)
 
 
+async def a_former_owner_is_refused_also_where_nobody_owns_the_call(database: Database) -> None:
+    former, heir = await database.open(), await database.open()
+    await former.journal.begin([intent(call("c1")), intent(call("c2"))])
+    await database.kill(former)
+    await heir.journal.begin([intent(call("c1")), intent(call("c2"))])
+    assert await heir.journal.release(call("c1"))
+    assert await heir.journal.forget(call("c2"))
+    assert not await former.journal.release(call("c1"))
+    assert not await former.journal.forget(call("c2"))
+
+
 async def a_call_that_is_reopened_again_is_its_owners(database: Database) -> None:
     first, second = await database.open(), await database.open()
     await first.journal.begin([intent(call())])
@@ -145,6 +156,7 @@ REPEATED = cases(
     outcomes_that_are_written_again_stand,
     a_call_that_is_forgotten_again_is_gone,
     a_call_that_is_released_again_is_nobodys,
+    a_former_owner_is_refused_also_where_nobody_owns_the_call,
     a_call_that_is_reopened_again_is_its_owners,
     of_many_who_reopen_a_call_one_owns_it,
     a_wait_that_begins_or_is_resolved_again_is_as_it_was,

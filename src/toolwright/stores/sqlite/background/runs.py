@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -68,8 +69,13 @@ _TREE = (
 
 BEYOND = 3_600.0
 """A lease that ends so many seconds later than a new one was given before the machine was restarted."""
+COMPARED = 64
+"""How many queued runs are compared beyond those that a worker may claim."""
+MOST_SERVED = 10_000
+"""How many sessions a store remembers to have served."""
 _PASSED = "(lease_until < ?1 OR lease_until > ?2)"
 _KNOWN = "tool IN (SELECT value FROM json_each(?))"
+_QUEUED = f"FROM processes WHERE state = 'queued' AND {_KNOWN} ORDER BY created_at, rowid LIMIT ?"
 
 
 class SqliteRunStore:
@@ -80,6 +86,7 @@ class SqliteRunStore:
         self._owner = owner
         self._place = place
         self._clock = changes.clock
+        self._shares = FairShares()
 
     async def register(self, registrations: Sequence[Registration], limits: Limits, mark: Mark | None) -> list[str]:
         def work(connection: apsw.Connection) -> builtins.list[str]:
@@ -128,12 +135,10 @@ class SqliteRunStore:
                 f" AND {_KNOWN.replace('?', '?4')} ORDER BY lease_until LIMIT ?5",
                 (now, now + lease + BEYOND, worker, known, most),
             ).fetchall()
-            rows += connection.execute(
-                f"SELECT {COLUMNS} FROM processes WHERE state = 'queued' AND {_KNOWN}"
-                " ORDER BY created_at, rowid LIMIT ?",
-                (known, most - len(rows)),
-            ).fetchall()
-            return [take_run(connection, to_run(row), worker, at, now + lease) for row in rows]
+            runs = [to_run(row) for row in rows]
+            if len(runs) < most:
+                runs += self._shares.choose(connection, known, most - len(runs), at)
+            return [take_run(connection, run, worker, at, now + lease) for run in runs]
 
         return [one._replace(run=self._shown(one.run)) for one in await self._changes.attempt(work)]
 
@@ -519,6 +524,77 @@ def _crashes(connection: apsw.Connection, run: BackgroundRun, scope: str) -> int
     since = one(connection, query, (run.id,))
     query = "SELECT 1 FROM effects WHERE session = ? AND scope = ? AND done AND at > ?"
     return 1 if one(connection, query, (run.session, scope, since)) is not None else run.crashes + 1
+
+
+class FairShares:
+    """Which queued runs are claimed where there are more than a worker may take.
+
+    A session with fewer running goes first; between equals, the one that has waited for longer since it was last
+    served here. All queued runs are never read: the oldest are compared, and with them the oldest run of some sessions
+    that have none among these, each time of the next ones.
+    """
+
+    def __init__(self) -> None:
+        self._served: dict[str, float] = {}
+        self._last_other = ""
+
+    def choose(self, connection: apsw.Connection, known: str, most: int, at: float) -> list[BackgroundRun]:
+        """Up to `most` queued runs of known tools, which are about to be claimed."""
+        query = f"SELECT {COLUMNS} {_QUEUED}"
+        runs = [to_run(row) for row in connection.execute(query, (known, most))]
+        if len(runs) == most:
+            runs = self._fairest(connection, known, most) or runs
+        for run in runs:
+            self._served[run.session] = at
+        if len(self._served) > MOST_SERVED:
+            newest = sorted(self._served.items(), key=lambda item: item[1])[MOST_SERVED // 2 :]
+            self._served = dict(newest)
+        return runs
+
+    def _fairest(self, connection: apsw.Connection, known: str, most: int) -> list[BackgroundRun]:
+        """The runs to claim; none where no more are queued than may be claimed."""
+        query = f"SELECT session, created_at, rowid, id {_QUEUED}"
+        queued: list[Any] = connection.execute(query, (known, most + COMPARED)).fetchall()
+        if len(queued) <= most:
+            return []
+        # Counted here: to group them, SQLite would read every run in the order of sessions, also the finished ones.
+        query = f"SELECT session FROM processes WHERE {LEASED} AND lease_until > 0"
+        share = Counter(row[0] for row in connection.execute(query))
+        # A session with none running, and not served since its run was queued, goes before all that came later.
+        first = {row[0] for row in queued if not share[row[0]] and self._served.get(row[0], row[1]) <= row[1]}
+        if len(first) < most and len(queued) == most + COMPARED:
+            queued += self._others(connection, known, {row[0] for row in queued}, most)
+        ranked = []
+        for session, created_at, number, id in sorted(queued, key=lambda row: row[1:3]):
+            waits_since = max(created_at, self._served.get(session, created_at))
+            ranked.append((share[session], waits_since, created_at, number, id))
+            share[session] += 1
+        chosen = [read_run(connection, id) for *_, id in sorted(ranked)[:most]]
+        return [run for run in chosen if run is not None]
+
+    def _others(self, connection: apsw.Connection, known: str, seen: set[str], most: int) -> list[Any]:
+        """The oldest queued run of up to `most` sessions that are not among those seen, from where it last ended."""
+        # By the index of active runs, which has those of one session in the order of their arrival.
+        query = (
+            "SELECT session, created_at, rowid, id FROM processes WHERE state IN ('queued', 'running', 'waiting')"
+            f" AND state = 'queued' AND session > ?1 AND {_KNOWN.replace('?', '?2')} ORDER BY session, rowid LIMIT 1"
+        )
+        found: list[Any] = []
+        start, last, wrapped = self._last_other, self._last_other, False
+        for _ in range(2 * (most + len(seen)) + 1):
+            row: Any = connection.execute(query, (last, known)).fetchone()
+            if row is None or (wrapped and row[0] > start):
+                if wrapped or not start:
+                    break
+                wrapped, last = True, ""
+                continue
+            last = row[0]
+            if last not in seen:
+                found.append(row)
+                if len(found) == most:
+                    break
+        self._last_other = last
+        return found
 
 
 def queue_again(connection: apsw.Connection, worker: str, held: Iterable[tuple[str, int]], at: float) -> None:

@@ -90,6 +90,8 @@ _HELD = (
     "SELECT 1 FROM processes JOIN workers ON workers.name = processes.worker"
     " WHERE processes.id = ? AND state IN ('running', 'waiting') AND workers.owner = ?"
 )
+MOST_GIVEN_UP = 10_000
+"""How many calls that it forgot or released an owner remembers."""
 NOBODY = ""
 """The owner of an unfinished call that was released."""
 _outcome = unpacker(ToolOutcome)
@@ -109,6 +111,7 @@ class SqliteJournalStore:
         self._place = place
         self.owner = owner
         self._bundles = Bundles()
+        self._given_up: dict[CallKey, None] = {}  # used by the thread of the writer alone
 
     @property
     def bundled(self) -> int:
@@ -127,6 +130,9 @@ class SqliteJournalStore:
 
         def work(connection: apsw.Connection) -> list[Entry | None]:
             remove(connection, over)
+            if self._given_up:
+                for intent in intents:
+                    self._given_up.pop(intent.key, None)
             for session, scope in {bundle.place} if bundle is not None else _places(intent.key for intent in intents):
                 untie(connection, session, scope)
             if bundle is not None and bundle.tie(connection):
@@ -286,7 +292,8 @@ class SqliteJournalStore:
 
         def work(connection: apsw.Connection) -> bool:
             if not _change(key, _FORGET, (*key, self.owner), connection):
-                return one(connection, _IS_KNOWN, key) is None
+                return key in self._given_up and one(connection, _IS_KNOWN, key) is None
+            self._give_up(key)
             for table in ("effects", "crashes", "waits", "signals"):
                 # A run may be sent signals before its call begins: they are not forgotten with the call.
                 if table != "signals" or not key.scope.startswith(RUN_SCOPE):
@@ -312,10 +319,18 @@ class SqliteJournalStore:
         self._bundles.take([key])
 
         def work(connection: apsw.Connection) -> bool:
-            released = _change(key, _RELEASE, (NOBODY, *key, self.owner), connection)
-            return released or one(connection, _IS_RELEASED, key) is not None
+            if not _change(key, _RELEASE, (NOBODY, *key, self.owner), connection):
+                return key in self._given_up and one(connection, _IS_RELEASED, key) is not None
+            self._give_up(key)
+            return True
 
         return self._writer.do(work)
+
+    def _give_up(self, key: CallKey) -> None:
+        """Note that this owner forgot or released a call: where it repeats that, it is told the same."""
+        self._given_up[key] = None
+        if len(self._given_up) > MOST_GIVEN_UP:
+            del self._given_up[next(iter(self._given_up))]
 
     async def unfinished(self, session: str | None = None) -> list[Entry]:
         # The plus prevents SQLite from reading all calls of the session, most of which are finished.

@@ -1,0 +1,68 @@
+"""The peers that the tests of providers ask: their versions, and where they are installed. Run as
+`python -m tests.peers.install` to install them ahead; what is there in the right version is left as it is.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.peers import Peer
+from bench.peers.install import ENVIRONMENTS, InstallError, environment_python
+
+LLAMA = Peer("llama", "llama.cpp's server", ("xllamacpp==2026.10.11549", "gguf==0.19.0", "numpy==2.4.6"))
+AIMOCK = "1.43.0"
+_INSTALL_SECONDS = 600
+
+
+def llama_python() -> Path:
+    """The interpreter that has llama.cpp.
+
+    Raises:
+        InstallError: it could not be installed.
+    """
+    return environment_python(LLAMA)
+
+
+def aimock_program() -> list[str]:
+    """The command that starts aimock.
+
+    Raises:
+        InstallError: it could not be installed, or there is no Node.
+    """
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        raise InstallError("The peer aimock needs Node 20 or newer with npm; install it, and run: make test-peers")
+    package = ENVIRONMENTS / "aimock" / "node_modules" / "@copilotkit" / "aimock"
+    if (
+        not (package / "package.json").exists()
+        or json.loads((package / "package.json").read_text())["version"] != AIMOCK
+    ):
+        folder = ENVIRONMENTS / "aimock"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        (folder / "package.json").write_text('{"private": true}')
+        command = [npm, "install", "--silent", "--no-audit", "--no-fund", f"@copilotkit/aimock@{AIMOCK}"]
+        try:
+            subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=True)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise InstallError(f"aimock: {getattr(error, 'stderr', None) or error}"[-300:]) from error
+    return [node, str(package / "dist" / "cli.js")]
+
+
+def main() -> int:
+    """Install all of them; the exit code is the number that failed."""
+    failures = 0
+    for title, install in (("llama.cpp's server", llama_python), ("aimock", aimock_program)):
+        try:
+            install()
+            print(f"{title}: ready")
+        except InstallError as error:
+            failures += 1
+            print(f"{title}: not installed: {error}", file=sys.stderr)
+    return failures
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
