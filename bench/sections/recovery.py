@@ -26,8 +26,10 @@ WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE 
 INSERT INTO calls ({columns}) SELECT {copied} FROM number, calls WHERE session = 'past'
 """
 CUT_OFF = """
-UPDATE calls SET outcome = NULL, status = NULL, finished_at = NULL, owner = 'gone' WHERE session = 'cut off'
+UPDATE calls SET outcome = NULL, status = NULL, finished_at = NULL, owner = 'gone' WHERE session = 'cut off';
+DELETE FROM crashes WHERE session = 'cut off'
 """
+"""The crashes of earlier samples are forgotten: a call that is cut off again and again is given up."""
 
 
 def section(quick: bool, earlier: Mapping[str, Report]) -> Report:

@@ -52,7 +52,7 @@ class Subscription:
             light.append((self._passed + len(important), event))
         else:
             important.append(event)
-        if len(important) + len(light) > self.limit:
+        if (len(important) + len(light) if light else len(important)) > self.limit:
             self._drop()
         if self._waiter is not None:
             # One tick of the loop later, so that events of this tick and the next wake the reader once.

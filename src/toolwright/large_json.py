@@ -72,12 +72,16 @@ def is_flat(fields: dict[Any, Any]) -> bool:
     """True when an object has few fields, and only short ones: as most values of tools are."""
     if len(fields) > _FEW:
         return False
-    for key, item in fields.items():
-        kind = type(item)
-        if type(key) is not str or len(key) > _SHORT:
-            return False
-        if kind not in SCALARS and (kind is not str or len(item) > _SHORT):
-            return False
+    try:
+        for key, item in fields.items():
+            kind = type(item)
+            if kind is str:
+                if len(key) + len(item) > _SHORT:
+                    return False
+            elif kind not in SCALARS or len(key) > _SHORT:
+                return False
+    except TypeError:  # a key that is no text
+        return False
     return True
 
 

@@ -11,6 +11,7 @@ from toolwright import (
     BatchFailed,
     CallRecord,
     MemoryCallLog,
+    Pending,
     Policy,
     RetryPolicy,
     Rule,
@@ -274,6 +275,25 @@ async def test_records_say_what_a_call_waited_for(open_runtime):
 
     runtime = await open_runtime(alone)
     await run(runtime.session("s"), ToolCall(id="c1", name="alone"), ToolCall(id="c2", name="alone"))
+    first, second = runtime.log
+    assert (first.waited_for, second.waited_for) == ((), ("c1",))
+
+
+@pytest.mark.promise("RUN-09")
+async def test_a_record_says_what_a_call_waited_for_before_it_was_completed_from_outside(open_runtime):
+    keys = []
+
+    @tool
+    async def book(ctx: ToolContext) -> Pending:
+        keys.append(ctx.completion_key())
+        return Pending()
+
+    runtime = await open_runtime(book)
+    batch = runtime.session("s").start_batch([ToolCall(id="c1", name="book"), ToolCall(id="c2", name="book")])
+    assert [outcome.status for outcome in await batch.quiet()] == ["pending", "pending"]
+    for key in keys:
+        await runtime.resolve(key, "done")
+    assert [outcome.value for outcome in await batch] == ["done", "done"]
     first, second = runtime.log
     assert (first.waited_for, second.waited_for) == ((), ("c1",))
 

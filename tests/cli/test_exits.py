@@ -192,3 +192,10 @@ def test_an_error_is_told_in_json_where_json_is_asked_for(command, project, word
     error = json.loads(ended.stderr)["error"]
     assert error["code"] == code
     assert error["message"]
+
+
+def test_an_error_is_told_in_json_where_json_is_asked_for_before_the_verb(command, project):
+    words = ["runs", "--json", "show", "nothing", "--db", "missing.db"]
+    ended = subprocess.run([*command, *words], cwd=project, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert json.loads(ended.stderr)["error"]["code"] == "bad_input"

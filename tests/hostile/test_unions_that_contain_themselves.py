@@ -143,3 +143,44 @@ async def test_the_problems_of_a_value_that_is_nested_in_forms_of_a_schema_are_n
             assert outcome.failure.code in ("invalid_arguments", "invalid_output")
             assert "nested too deeply" in outcome.failure.message
         assert (await session.call("raw", part=fitting)).ok
+
+
+PART = {"$ref": "#/$defs/part"}
+FIELDS = {"properties": {"a": PART}}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {**FIELDS, "patternProperties": {"a": PART}},
+        {"patternProperties": {"^a": PART, "a$": PART}},
+        {**FIELDS, "dependentSchemas": {"a": FIELDS}},
+        {**FIELDS, "$ref": "#/$defs/fields"},
+        {**FIELDS, "allOf": [FIELDS]},
+        {**FIELDS, "anyOf": [FIELDS]},
+        {"additionalProperties": PART, "allOf": [{"additionalProperties": PART}]},
+        {**FIELDS, "if": FIELDS, "then": FIELDS},
+    ],
+    ids=["field and pattern", "patterns", "dependent", "reference", "all of", "any of", "additional", "condition"],
+)
+async def test_a_schema_that_describes_a_field_several_times_does_not_list_its_problems_at_any_depth(loop_watch, part):
+    async def give(arguments: dict[str, object]) -> int:
+        return 0
+
+    definitions = {"part": {"type": "object", **part}, "fields": FIELDS}
+    schema = {"type": "object", "properties": {"a": PART}, "$defs": definitions}
+    value: object = 3
+    for _ in range(18):
+        value = {"a": value}
+    async with (
+        fail_after(60),
+        Runtime.open(tools=[Tool.from_schema(name="give", input_schema=schema, handler=give)]) as runtime,
+    ):
+        session = runtime.session("s")
+        await session.call("give", a=3)
+        loop_watch.restart()
+        outcome = await session.call("give", a=value)
+        assert outcome.failure.code == "invalid_arguments"
+        assert "nested too deeply" in outcome.text
+        short = await session.call("give", a={"a": {"a": 3}})
+        assert "$.a.a.a: " in short.text

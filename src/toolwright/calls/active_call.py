@@ -147,6 +147,18 @@ class Past(Struct):
     """The waits that it must go through again, the first one first."""
 
 
+class Remembered(Struct, gc=False):
+    """A call that was given an id, as it was given: a hook may replace its arguments later. `journal/memory.py` alone
+    makes and writes it.
+
+    `end` is the call until it has an outcome. The garbage collector never sees it, so the end must come.
+    """
+
+    tool_id: str
+    arguments: bytes
+    end: ActiveCall | ToolOutcome
+
+
 class Suspension(Struct):
     """What a call does durably, and what it waits for outside. Made at its first step, wait or key; `suspend/` alone
     writes it."""
@@ -162,7 +174,7 @@ class Suspension(Struct):
     slot: asyncio.Future[None] | None = None
     """Done when it has its slots again."""
     watch: Watch | None = None
-    connecting: dict[str, tuple[int, float | None]] = field(default_factory=dict)
+    connecting: Mapping[str, tuple[int, float | None]] = MappingProxyType({})
     """By provider, how often it waited for a connection, and the instant of the one that it was last run with."""
 
 
@@ -178,11 +190,17 @@ class Reports(Struct):
 class ActiveCall(PreparedCall):
     """One call from its submission to its outcome. It has exactly one outcome, whatever happens."""
 
-    # What most calls write.
+    # What every call is asked for: to find the default of a class takes ten times as long as to read one of these.
     __slots__ = (
+        "answer",
         "arguments",
+        "asked",
         "attempt",
         "call_id",
+        "cancel_reason",
+        "deadline",
+        "decided_by",
+        "decision",
         "env",
         "handed_over",
         "key",
@@ -190,15 +208,21 @@ class ActiveCall(PreparedCall):
         "named",
         "outcome",
         "owner",
+        "parent_id",
         "past",
         "phase",
         "plan",
         "position",
+        "queue_deadline",
         "ran",
         "raw",
         "record",
+        "refused",
         "remembered",
+        "repeated",
         "reports",
+        "sharers",
+        "shares",
         "source",
         "started",
         "suspension",
@@ -211,23 +235,23 @@ class ActiveCall(PreparedCall):
     plan: ToolPlan
     ticket: Ticket | None
     phase: Phase
-    # --- journal/: its identity in a store; True where the memory of this process has it; the call whose execution it
+    # --- journal/: its identity in a store; its entry in the memory of this process; the call whose execution it
     # shares, and those that share its own; the intent of a call that was refused before it could run, to be written
     # together with its outcome; what was known of it before.
     key: CallKey | None
-    remembered: bool
-    shares: ActiveCall | None = None
-    sharers: tuple[ActiveCall, ...] = ()
-    refused: Intent | None = None
+    remembered: Remembered | None
+    shares: ActiveCall | None
+    sharers: tuple[ActiveCall, ...]
+    refused: Intent | None
     past: Past | None
     # --- authorise/: the task that asks a person about it; True once a person approved it.
     asking: asyncio.Task[None] | None = None
-    asked = False
+    asked: bool
     # --- execute/: why it stops, its time, and where its code runs.
     expired = False
-    cancel_reason: str | None = None
-    deadline: Expiring | None = None
-    queue_deadline: Expiring | None = None
+    cancel_reason: str | None
+    deadline: Expiring | None
+    queue_deadline: Expiring | None
     executor: Executor | None = None
     late: asyncio.Task[None] | None = None
     reruns = 0
@@ -240,19 +264,25 @@ class ActiveCall(PreparedCall):
     # sessions that it opened.
     depth = 0
     made: dict[str, int] | None = None
+    # How often it asked sub-agents, by attempt and question.
+    asked_agents: dict[str, int] | None = None
     opened: Mapping[str, Any] = MappingProxyType({})
 
-    def __init__(self, env: CallEnvironment[ActiveCall], owner: OwnerBatch, position: int) -> None:
+    def fill(self, env: CallEnvironment[ActiveCall], owner: OwnerBatch, position: int) -> None:
+        """Fill in a new call. A constructor with arguments would take longer."""
         self.env = env
         self.owner = owner
         self.position = position
         self.phase = NEW
         self.raw = EMPTY
         self.source = "model"
-        self.tool = self.arguments = self.outcome = self.ticket = self.key = None
-        self.past = self.suspension = self.reports = None
+        self.tool = self.arguments = self.outcome = self.answer = self.parent_id = None
+        self.decided_by = self.decision = self.ticket = self.key = self.shares = self.past = None
+        self.refused = self.cancel_reason = self.deadline = self.queue_deadline = self.suspension = self.reports = None
+        self.remembered = None
+        self.sharers = ()
         self.attempt = 0
-        self.named = self.ran = self.remembered = self.handed_over = False
+        self.named = self.repeated = self.asked = self.ran = self.handed_over = False
         self.started: float | None = None
         self.task: asyncio.Task[None] | None = None
 

@@ -19,12 +19,12 @@ from toolwright.calls.environment import MOST_BATCHES_BEFORE_YIELD
 from toolwright.calls.execute.cancel import cancel
 from toolwright.calls.launch import Launch
 from toolwright.calls.nesting import child_id, nested_too_deeply
-from toolwright.calls.prepare.prepare import prepare, read_call
+from toolwright.calls.prepare.prepare import prepare
 from toolwright.calls.record import CallRecord
 from toolwright.calls.redact import NOT_SHOWN, learn_secret, shown_arguments, shown_later, written_arguments
 from toolwright.calls.redactor import AtOnce
 from toolwright.errors import BatchFailed
-from toolwright.tools.call import ToolCall
+from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.registry import Snapshot
 
@@ -67,6 +67,7 @@ class Batch:
         parent: ActiveCall | None = None,
         started_by: str | None = None,
         timeout: float | None = None,
+        nested_source: CallSource = "tool",
         ended: Callable[[Batch], None] = lambda batch: None,
     ) -> None:
         self.context = context
@@ -87,14 +88,17 @@ class Batch:
         self._watchers: Watchers | None = None
         self._all_well = True
         self._prepares = False
-        self._calls = self._prepare(calls, snapshot)
+        self._calls = self._prepare(calls, snapshot, nested_source)
         self._left = left = len(self._calls)
         self._outcomes: list[ToolOutcome | None] = [None] * left
 
     # --- the way of the calls
 
-    def _prepare(self, given: Iterable[ToolCall | Mapping[str, Any]], snapshot: Snapshot) -> list[ActiveCall]:
+    def _prepare(
+        self, given: Iterable[ToolCall | Mapping[str, Any]], snapshot: Snapshot, nested_source: CallSource
+    ) -> list[ActiveCall]:
         env, parent, most = self.env, self.parent, self.policy.max_argument_bytes
+        unchecked, started_by = min(most, jsonx.SHALLOW), self.started_by
         calls: list[ActiveCall] = []
         names: list[tuple[str, str]] = []
         raws: list[bytes] = []
@@ -103,25 +107,26 @@ class Batch:
         if type(given) is not list and (isinstance(given, (str, Mapping)) or not isinstance(given, Iterable)):
             raise unusable("batch", given, "a list of calls")
         for position, each in enumerate(given):
-            call = ActiveCall(env, self, position)
-            prepare(call, read_call(each), snapshot, seen, most)
-            raw = call.raw
-            tool = call.tool
-            if tool is not None and tool.prepare is not None:
-                self._prepares = True
-            given_secret = tool is not None and tool.definition.secret is not None
-            if given_secret:
-                learn_secret(call, at_once=at_once)
+            call = ActiveCall()
+            call.fill(env, self, position)
+            prepare(call, each, snapshot, seen, most, unchecked)
+            raw, tool, given_secret = call.raw, call.tool, False
+            if tool is not None:
+                if tool.prepare is not None:
+                    self._prepares = True
+                if tool.definition.secret is not None:
+                    given_secret = True
+                    learn_secret(call, at_once=at_once)
             if parent is not None:
-                call.parent_id, call.source, call.depth = parent.call_id, "tool", parent.depth + 1
+                call.parent_id, call.source, call.depth = parent.call_id, nested_source, parent.depth + 1
                 if call.depth > self.policy.max_nesting and call.outcome is None:
                     call.fail(nested_too_deeply(call.name, self.policy.max_nesting))
                 raw = written_arguments(call)
                 if not call.named:
                     call.call_id = child_id(parent, call.name, raw)
             else:
-                if self.started_by is not None:
-                    call.parent_id = self.started_by
+                if started_by is not None:
+                    call.parent_id = started_by
                 if given_secret:
                     raw = written_arguments(call)  # a short secret could be guessed from its hash
             calls.append(call)
@@ -178,8 +183,9 @@ class Batch:
             call.suspension.waiting = False
         self._outcomes[call.position] = outcome
         recorder, ticket = self.context.recorder, call.ticket
-        waited_for = () if ticket is None else ticket.waited_for
-        recorder.call_concluded(call.record, outcome, finished, call.attempt, waited_for)
+        if ticket is not None and ticket.waited_for:
+            call.record.waited_for = ticket.waited_for
+        recorder.call_concluded(call.record, outcome, finished, call.attempt)
         if outcome.status != "success":
             self._all_well = False
             if outcome.failure is not None and not self.policy.continue_on_failure and self.stop_reason is None:

@@ -8,6 +8,7 @@ from typing import Generic
 
 from msgspec import UNSET, UnsetType
 
+from toolwright import jsonx
 from toolwright.calls.authorise.authorise import Judge
 from toolwright.calls.authorise.authority import restrict
 from toolwright.calls.authorise.loop_detection import LoopWatch
@@ -78,6 +79,7 @@ class BatchContext(Generic[CallT]):
         "policy",
         "recorder",
         "restrictions",
+        "unchecked_bytes",
     )
 
     def __init__(
@@ -110,6 +112,8 @@ class BatchContext(Generic[CallT]):
         self.plans: dict[Tool, ToolPlan] = {}
         # True when the host has code that sees each outcome.
         self.hooked = bool(hooks.after or hooks.project)
+        # A value of so few bytes is neither nested too deeply nor too long, and has not too many lines.
+        self.unchecked_bytes = min(jsonx.SHALLOW, policy.plain_bytes, 2 * policy.max_lines)
         self.recorder = Recorder(channel or env.channel, env.clock, call_log, policy.record_bytes)
 
     @property

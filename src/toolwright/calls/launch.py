@@ -28,7 +28,7 @@ from toolwright.calls.schedule.claim_index import ClaimIndex
 from toolwright.calls.suspend.approvals import wait_again, wait_for_approval
 from toolwright.calls.suspend.suspend import rejoined
 from toolwright.errors import StoreError
-from toolwright.events import CallWarning
+from toolwright.events import CallStarted, CallWarning
 
 Admitting = Coroutine[Any, Any, None]
 """The remaining work of the journal for the calls of a batch."""
@@ -47,6 +47,9 @@ class CallTicket(Ticket):
         "lane",
         "limits",
         "order",
+        "parent",
+        "rejoins",
+        "reserved",
         "state",
         "waited_for",
         "waiting_in",
@@ -68,17 +71,24 @@ class CallTicket(Ticket):
         call.started = call.record.started = env.monotonic()
         if call.queue_deadline is not None:
             end_queue_time(call)
-        recorder = call.owner.context.recorder
-        if recorder.channel.pushes:
-            recorder.call_started(call.record)
+        pushes = call.owner.context.recorder.channel.pushes
+        if pushes:
+            event = CallStarted(call.record)
+            for push in pushes:
+                push(event)
         # A call of which the journal wrote no intent has no start to be written either.
         if call.key is None or env.journal.started(call, self._start_written):
-            self.lane.add(call)
+            lane = self.lane
+            lane.ready.append(call)
+            if not lane.busy:
+                lane.open_again()
 
     def _start_written(self, call: ActiveCall, fault: Exception | None) -> None:
         if fault is not None:
             call.owner.store_failed(fault)
-        self.lane.add(call)
+        self.lane.ready.append(call)
+        if not self.lane.busy:
+            self.lane.open_again()
 
     def rejoined(self) -> None:
         """The call has its slots again: its timeout starts from zero."""
@@ -248,6 +258,7 @@ class Launch:
         """Authorise and schedule each call, or one that waited. The schedule starts it when its turn comes."""
         batch, context, above, lane = self._batch, self._context, self._above, self._lane
         plans, submit, policy = context.plans, context.env.admission.submit, context.policy
+        timeout, queue_timeout, own_limits = batch.timeout, policy.queue_timeout, self._limits
         siblings = None if above is None else ClaimIndex()
         calls = list(self._calls) if again is None else [again]
         if again is None and policy.on_loop != "ignore":
@@ -264,8 +275,8 @@ class Launch:
             if call.past is not None and batch.stop_reason is None and wait_again(call, call.past, self._launch):
                 continue
             plan = call.plan = plans.get(tool) or context.plan(tool, timeout_of(tool.definition, policy))
-            if batch.timeout is not None:
-                plan = call.plan = plan.with_timeout(context.env.deadlines.bucket(batch.timeout))
+            if timeout is not None:
+                plan = call.plan = plan.with_timeout(context.env.deadlines.bucket(timeout))
             if plan.allowed_by is None:
                 verdict = authorise(call, context.judge, approved=call.asked)
                 if call.outcome is not None:
@@ -282,16 +293,22 @@ class Launch:
             claims = tool.claims
             if type(claims) is not tuple:
                 claims = claims(call.arguments or {})  # type: ignore[operator]
-            limits = self._limits if plan.limit is None else self._limits_with(plan.limit)
+            limits = own_limits if plan.limit is None else self._limits_with(plan.limit)
             call.ticket = ticket = CallTicket()
-            ticket.call, ticket.lane, ticket.claims, ticket.limits = call, lane, claims, limits
-            ticket.state, ticket.done, ticket.waited_for, ticket.waiting_in = "new", False, (), None
-            if above is not None:
-                ticket.parent = above
+            # One by one: a tuple of so many would be made first.
+            ticket.call = call
+            ticket.lane = lane
+            ticket.claims = claims
+            ticket.limits = limits
+            ticket.parent = above
+            ticket.state = "new"
+            ticket.waiting_in = None
+            ticket.done = ticket.rejoins = False
+            ticket.waited_for = ticket.reserved = ()
             call.phase = QUEUED
             submit(ticket, siblings)
-            if policy.queue_timeout is not None:
-                limit_queue(call, policy.queue_timeout)
+            if queue_timeout is not None:
+                limit_queue(call, queue_timeout)
 
     def _limits_with(self, tool_limit: Limit) -> tuple[Limit, ...]:
         """The slots of a call whose tool has a limit; an ancestor's slot serves its nested calls too."""

@@ -301,9 +301,7 @@ class Recorder:
         for push in self.channel.pushes:
             push(event)
 
-    def call_concluded(
-        self, record: CallRecord, outcome: ToolOutcome, finished: float, attempts: int, waited_for: tuple[str, ...]
-    ) -> None:
+    def call_concluded(self, record: CallRecord, outcome: ToolOutcome, finished: float, attempts: int) -> None:
         """A call has its outcome: close its record and tell about it."""
         pushes = self.channel.pushes
         if record.started is None and pushes:
@@ -311,8 +309,6 @@ class Recorder:
         record.finished = finished
         record.attempts = attempts
         record.outcome = outcome if len(outcome.payload) <= self._record_bytes else _trimmed(outcome)
-        if waited_for:
-            record.waited_for = waited_for
         if self._close is not None:
             try:
                 self._close(record)

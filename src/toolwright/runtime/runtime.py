@@ -391,7 +391,7 @@ class Runtime:
     def prompt(self) -> str:
         """The prompt of the active capabilities, for the model."""
         parts = self._parts
-        return prompt_of(parts.arranged, parts.late_capabilities, parts.shared)
+        return prompt_of(parts.arranged, parts.late_capabilities, parts.shared.tools)
 
     def subscribe(self, *, limit: int = 10_000) -> Subscription:
         """Watch the events of every session; close the subscription when done."""
@@ -463,6 +463,7 @@ async def _close(parts: Parts) -> None:
     try:
         await _stop(parts)
     finally:
+        await parts.agents.close()
         if parts.lifespan is not None:
             await parts.lifespan.exit()
 

@@ -86,13 +86,12 @@ def cost_of_core_schema(schema: Mapping[str, Any]) -> CheckingCost | None:
 
 def cost_of_json_schema(schema: object) -> CheckingCost | None:
     """The cost of describing the problems of a value by a JSON Schema; None where nesting multiplies nothing."""
-
-    def children(node: _Node, _: dict[str, _Node]) -> Iterator[_Node]:
-        yield from _json_children(node, whole)
-
-    whole: _Node = schema if isinstance(schema, dict) else {}  # true and false have no parts
-    cost = _Graph(whole, children, _json_count).cost(lambda node: 0)
-    return cost if cost is not None and cost.multiplies else None
+    if not isinstance(schema, dict):
+        return None  # true and false have no parts
+    try:
+        return _JsonForms(schema).cost()
+    except RecursionError:  # references that lead on and on: its problems are listed for small values only
+        return CheckingCost(_MANY, _MANY)
 
 
 class _Graph:
@@ -265,13 +264,123 @@ def _referred(reference: str, root: _Node) -> _Node:
     return place if isinstance(place, dict) else root
 
 
-def _json_count(graph: _Graph, node: _Node, leading_back: set[int]) -> _Count:
-    if id(node) not in leading_back:
-        return 0, 0
+class _JsonForms:
+    """How many parts of a JSON Schema describe the same value, where the schema contains itself.
+
+    Not only the forms of a union do: a field may match several patterns, and beside a reference, a condition or one
+    form, the fields of the part itself hold too. Parts that contain each other are a component of the graph.
+    """
+
+    def __init__(self, root: _Node) -> None:
+        self._root = root
+        self._nodes: dict[int, _Node] = {}
+        self._inside: dict[int, list[int]] = {}
+        waiting = [root]
+        while waiting:
+            node = waiting.pop()
+            if id(node) not in self._nodes:
+                self._nodes[id(node)] = node
+                found = list(_json_children(node, root))
+                self._inside[id(node)] = [id(each) for each in found]
+                waiting.extend(found)
+        self._component = _components(self._inside)
+        self._counts: dict[tuple[int, int], _Count] = {}
+
+    def cost(self) -> CheckingCost | None:
+        objects = lists = forms = 1
+        for place, node in self._nodes.items():
+            in_objects, in_lists = self._count(node, self._component[place])
+            objects, lists = max(objects, in_objects), max(lists, in_lists)
+            if max(in_objects, in_lists) <= 1:
+                forms = max([forms, *map(len, _unions(node))])
+        cost = CheckingCost(objects, lists, forms)
+        return cost if cost.multiplies else None
+
+    def _count(self, node: _Node, home: int) -> _Count:
+        """How many parts inside a component describe a field of an object, and an item of a list, that is given to a
+        part."""
+        known = self._counts.get((id(node), home))
+        if known is not None:
+            return known
+        self._counts[id(node), home] = 0, 0  # for a part that refers to itself and to no other value
+        named = node.get("type")
+        kinds = {named} if isinstance(named, str) else set(named) if isinstance(named, list) else {"object", "array"}
+        objects = self._fields(node, home) if "object" in kinds else 0
+        lists = self._items(node, home) if "array" in kinds else 0
+        for part in _same_value(node, self._root):
+            if id(part) in self._nodes:
+                more = self._count(part, home)
+                objects, lists = objects + more[0], lists + more[1]
+        self._counts[id(node), home] = min(objects, _MANY), min(lists, _MANY)
+        return self._counts[id(node), home]
+
+    def _fields(self, node: _Node, home: int) -> int:
+        named = any(self._leads(part, home) for part in _by_name(node, "properties"))
+        patterns = sum(self._leads(part, home) for part in _by_name(node, "patternProperties"))
+        others = [node.get(key) for key in ("additionalProperties", "unevaluatedProperties")]
+        return max(named + patterns, int(any(self._leads(part, home) for part in others)))
+
+    def _items(self, node: _Node, home: int) -> int:
+        listed = [part for key in ("items", "prefixItems") if isinstance(node.get(key), list) for part in node[key]]
+        each = [node.get(key) for key in ("items", "additionalItems", "unevaluatedItems")]
+        return any(self._leads(part, home) for part in (*listed, *each)) + self._leads(node.get("contains"), home)
+
+    def _leads(self, part: object, home: int) -> bool:
+        return isinstance(part, dict) and self._component.get(id(part)) == home
+
+
+_MANY = 1_000
+"""Forms beyond which no more are counted: no nested value is described by so many."""
+
+
+def _same_value(node: _Node, root: _Node) -> Iterator[_Node]:
+    """The parts that describe the same value as a part does."""
+    for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+        if isinstance(node.get(keyword), str):
+            yield _referred(node[keyword], root)
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        if isinstance(node.get(keyword), list):
+            yield from (part for part in node[keyword] if isinstance(part, dict))
+    for keyword in ("if", "then", "else", "not"):
+        if isinstance(node.get(keyword), dict):
+            yield node[keyword]
+    for keyword in ("dependentSchemas", "dependencies"):
+        yield from _by_name(node, keyword)
+
+
+def _by_name(node: _Node, keyword: str) -> list[_Node]:
+    named = node.get(keyword)
+    return [part for part in named.values() if isinstance(part, dict)] if isinstance(named, dict) else []
+
+
+def _components(inside: dict[int, list[int]]) -> dict[int, int]:
+    """The component of each node of a graph: two nodes have the same where each can be reached from the other."""
+    before: dict[int, list[int]] = {place: [] for place in inside}
+    for place, parts in inside.items():
+        for part in parts:
+            before[part].append(place)
+    order: list[int] = []
     seen: set[int] = set()
-    while isinstance(node.get("$ref"), str) and "type" not in node and id(node) not in seen:
-        seen.add(id(node))
-        node = graph.inside[id(node)][0]
-    named = node.get("type")
-    kinds = {named} if isinstance(named, str) else set(named) if isinstance(named, list) else {"object", "array"}
-    return int("object" in kinds), int("array" in kinds)
+    for start in inside:
+        if start in seen:
+            continue
+        seen.add(start)
+        path = [(start, iter(inside[start]))]
+        while path:
+            place, rest = path[-1]
+            following = next((part for part in rest if part not in seen), None)
+            if following is None:
+                order.append(place)
+                path.pop()
+            else:
+                seen.add(following)
+                path.append((following, iter(inside[following])))
+    component: dict[int, int] = {}
+    for start in reversed(order):
+        waiting = [start]
+        while waiting:
+            place = waiting.pop()
+            if place not in component:
+                component[place] = start
+                waiting.extend(each for each in before[place] if each not in component)
+    return component

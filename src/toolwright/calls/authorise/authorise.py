@@ -44,6 +44,8 @@ class BrokenRule(Exception):
 
 Test = tuple[Callable[[Request], Any], Verdict]
 """The test of a rule for a call, and the verdict if it passes."""
+Tests = tuple[tuple[Test, ...], Verdict]
+"""The tests of the rules that look at each call of a tool, and the verdict if none passes."""
 
 
 class Judge:
@@ -60,7 +62,7 @@ class Judge:
         self._above = tuple(Judge(each, session) for each in restrictions if each != own)
         self.may_ask: bool = policy.on_ask == "wait" and all(judge.may_ask for judge in self._above)
         self._session = session
-        self.settled: dict[Tool, Verdict | tuple[Test, ...]] = {}
+        self.settled: dict[Tool, Verdict | Tests] = {}
 
     def allows_always(self, tool: Tool) -> str | None:
         """The rule that allows every call of a tool, "" when none needed to; None when calls must be judged."""
@@ -93,18 +95,21 @@ class Judge:
         settled = self.settled.get(tool) or self._settle(tool)
         if type(settled) is Verdict:
             return settled
-        request = self._request(prepared, tool)
+        tests, otherwise = settled  # type: ignore[misc]
+        # As by `_request`: a call of a method would cost as much as the tests of most rules.
+        arguments = MappingProxyType(prepared.arguments or {})
+        request = Request(self._session, prepared.call_id, tool, arguments, prepared.source, prepared.parent_id)
         verdict = ALLOWED
         try:
             # Sorted by level, then severity: the first rule that matches decides.
-            for test, verdict in settled:  # type: ignore[union-attr]
+            for test, verdict in tests:
                 if found := test(request):
                     return verdict if type(found) is not Match else _because(verdict, found)
         except BaseException as error:  # the owner's code; when it breaks, the call must not run
             if isinstance(error, KeyboardInterrupt):
                 raise
             raise BrokenRule(verdict.rule) from error
-        return self._without_rule(tool)
+        return otherwise
 
     def shell_rules(self, prepared: PreparedCall, *, approved: bool) -> tuple[tuple[ShellRule, ...], ...]:
         """The rules that apply while the script of an authorised call runs: those of each policy, in their order.
@@ -131,9 +136,9 @@ class Judge:
             prepared.parent_id,
         )
 
-    def _settle(self, tool: Tool) -> Verdict | tuple[Test, ...]:
+    def _settle(self, tool: Tool) -> Verdict | Tests:
         """Decide about all calls of a tool, or choose the rules that must look at each."""
-        settled: Verdict | tuple[Test, ...]
+        settled: Verdict | Tests
         rules = [rule for rule in self._policy.rules if rule.concerns(tool)]
         if self._policy.read_only and tool.definition.hints.mutating:
             settled = Verdict("deny", "read_only", "the batch is read-only and the tool may change something")
@@ -141,9 +146,8 @@ class Judge:
             tests = [(rule.level, effect, test, rule) for rule in rules for effect, test in rule.tests(tool)]
             # The verdict of a rule about the unknown may be less, or more, severe than the rule itself.
             tests.sort(key=lambda each: precedence(each[0], each[1]))
-            settled = tuple(
-                (test, Verdict(effect, rule.name or effect, rule.reason)) for _, effect, test, rule in tests
-            )
+            judging = [(test, Verdict(effect, rule.name or effect, rule.reason)) for _, effect, test, rule in tests]
+            settled = tuple(judging), self._without_rule(tool)
         else:
             settled = _verdict(rules[0]) if rules else self._without_rule(tool)
         self.settled[tool] = settled

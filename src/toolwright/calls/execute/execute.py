@@ -116,8 +116,12 @@ async def _finish(call: ActiveCall, result: Any) -> None:
     if type(result) is Pending and call.suspension is not None and call.suspension.key_taken:
         if call.cancel_reason is None:
             call.task = None
-            if call.ticket is not None:
-                call.env.admission.finish(call.ticket)  # Its code has ended: nobody needs to wait for its completion.
+            ticket = call.ticket
+            if ticket is not None:
+                call.env.admission.finish(ticket)  # Its code has ended: nobody needs to wait for its completion.
+                if ticket.parent is None:
+                    call.record.waited_for = ticket.waited_for
+                    call.ticket = None  # It may wait for long beside many others.
             park(call, result.deadline)
             return
         result = cancelled(call)

@@ -36,7 +36,9 @@ class LentTask(asyncio.Task[None]):
     changes it. References are counted by the interpreter, and changes are noticed here.
     """
 
-    touched = False
+    __slots__ = ("touched",)
+
+    touched: bool
 
     def cancel(self, msg: Any | None = None) -> bool:
         object.__setattr__(self, "touched", True)
@@ -79,6 +81,7 @@ class Loan:
         # where it is caught: a task that is cancelled before its first step would never take that step.
         life.send(None)
         self.task = LentTask(life, loop=env.loop, name="toolwright-call", context=context)
+        object.__setattr__(self.task, "touched", False)
 
     def use_for(self, call: ActiveCall, rest: Coroutine[Any, Any, None], context: Context) -> None:
         """Run the rest of the call in this task."""
@@ -98,7 +101,10 @@ class Loan:
 
 
 class Lane(Struct):
-    """The calls of one batch that may start now, in copies of the context their batch was started in."""
+    """The calls of one batch that may start now, in copies of the context their batch was started in.
+
+    A call is added to `ready`; where the lane is not busy, `open_again` follows.
+    """
 
     env: CallEnvironment[ActiveCall]
     context: Context
@@ -115,12 +121,10 @@ class Lane(Struct):
         else:
             self.env.loop.call_soon(self._take_first_steps)
 
-    def add(self, call: ActiveCall) -> None:
-        """Take the first step of a call soon."""
-        self.ready.append(call)
-        if not self.busy:
-            self.busy = True
-            self.env.loop.call_soon(self._take_first_steps)
+    def open_again(self) -> None:
+        """Take the first steps of calls that were added after the others were taken, soon."""
+        self.busy = True
+        self.env.loop.call_soon(self._take_first_steps)
 
     def _take_first_steps(self) -> None:
         """Take the first steps of the calls that are ready, each in a context of its own."""
@@ -132,11 +136,13 @@ class Lane(Struct):
         # Batches that follow each other within one tick of the loop are lent the same task.
         loan: Loan | None = env.loan
         task: LentTask | None = None
+        references = weak_references = 0
         env.loan = None
         if loan is not None:
             task = loan.task
             asyncio._enter_task(loop, task)
-            if task.touched or getrefcount(task) != loan.references or getweakrefcount(task) != loan.weak_references:
+            references, weak_references = loan.references, loan.weak_references
+            if task.touched or getrefcount(task) != references or getweakrefcount(task) != weak_references:
                 asyncio._leave_task(loop, task)
                 loan = task = None
         try:
@@ -144,27 +150,26 @@ class Lane(Struct):
                 if not ready:
                     break
                 call, context = ready.popleft(), copy()
-                if loan is None or task is None:
+                if task is None:
                     loan = Loan(env, context)
                     task = loan.task
                     asyncio._enter_task(loop, task)
-                    loan.references, loan.weak_references = getrefcount(task), getweakrefcount(task)
+                    references = loan.references = getrefcount(task)
+                    weak_references = loan.weak_references = getweakrefcount(task)
                 try:
                     rest = context.run(begin, call)
                 except Exception as error:
                     rest = None
                     broke(call, error)
-                if (
-                    not task.touched
-                    and getrefcount(task) == loan.references
-                    and getweakrefcount(task) == loan.weak_references
-                ):
+                if not task.touched and getrefcount(task) == references and getweakrefcount(task) == weak_references:
                     if rest is None:
                         continue
+                    assert loan is not None
                     if ready or context is not loan.context:
                         env.spawn(_run_rest(call, rest), context=context)
                         continue
                 if rest is not None:
+                    assert loan is not None
                     loan.use_for(call, rest, context)
                 asyncio._leave_task(loop, task)
                 loan = task = None

@@ -17,8 +17,8 @@ from toolwright import jsonx
 from toolwright.calls.active_call import ActiveCall, identity
 from toolwright.calls.finalise.after_hooks import project, project_now, run_after_hooks
 from toolwright.calls.finalise.output_check import (
-    QUOTE,
     check_output,
+    has_many_lines,
     is_plain,
     output_too_long,
     size_beside,
@@ -48,42 +48,47 @@ from toolwright.large_json import (
 )
 from toolwright.tools.outcome import Failure, Pending, Success, ToolOutcome, encodable
 
+_encode_unchecked = jsonx.encode_unchecked
+
 
 def settle(call: ActiveCall, result: Any) -> ToolOutcome | None:
     """The outcome of what a tool gave where that needs no check, no cut and no hook; else None."""
-    redactor, kind, policy, payload = call.env.redactor, type(result), call.owner.policy, None
-    if kind is str:
-        if len(result) > policy.plain_bytes:
-            return None  # to be encoded off the loop
-    elif kind is dict or kind is list:
+    kind, payload, special = type(result), None, False
+    if kind is dict or kind is list:
         if kind is list or not is_flat(result):
             payload = encode_small(result)
             if payload is None and not is_small(result):
-                return None
-    elif kind not in SCALARS and not (_is_short(result) if kind in SPECIAL else is_small(result)):
-        return None
-    if redactor is not None:
-        return _settle_redacted(call, result, redactor)
-    tool = call.tool
+                return None  # to be encoded off the loop
+    elif kind is str:
+        if len(result) > call.owner.policy.plain_bytes:
+            return None
+    elif kind not in SCALARS:
+        special = kind in SPECIAL
+        if not (_is_short(result) if special else is_small(result)):
+            return None
+    if call.env.redactor is not None:
+        return _settle_redacted(call, result, call.env.redactor)
+    tool, context = call.tool, call.owner.context
     if (
-        not call.owner.context.hooked
-        and kind not in SPECIAL
+        not special
+        and not context.hooked
         and tool is not None
-        and (kind is tool.output_type or tool.check_output is None)
+        and (tool.check_output is None or kind is tool.output_type)
     ):
         # What most tools give, by the shortest way: the same as below, for a value that needs nothing but encoding.
         try:
             if payload is None:
-                payload = jsonx.encode_unchecked(result)
-                if len(payload) > jsonx.SHALLOW:
-                    jsonx.require_shallow(payload)
+                payload = _encode_unchecked(result)
+            size = len(payload)
+            if size > context.unchecked_bytes:
+                jsonx.require_shallow(payload)
+                if size > context.policy.plain_bytes or has_many_lines(payload, context.policy):
+                    return None
         except BaseException as error:  # a value may have code of its own for its JSON form
             result = unserialisable(result, error)
         else:
-            if len(payload) > policy.plain_bytes or (payload[0] == QUOTE and payload.count(b"\\n") >= policy.max_lines):
-                return None
             # A decision is part of the outcome, and an image, perhaps, goes beside the value.
-            if call.decision is not None or (len(payload) >= SHORTEST and MARK in payload):
+            if call.decision is not None or (size >= SHORTEST and MARK in payload):
                 return _settle_outcome(call, result, _outcome(call, result))
             return ToolOutcome(call.call_id, call.name, "success", payload, call.attempt, call.decided_by)
     return _settle_outcome(call, result, _outcome(call, result))

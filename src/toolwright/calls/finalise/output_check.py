@@ -29,13 +29,18 @@ def is_plain(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> bool:
         return (
             (outcome.replayed or _fits(payload, tool))
             and len(payload) <= policy.plain_bytes
-            and (payload[0] != QUOTE or payload.count(b"\\n") < policy.max_lines)
+            and not has_many_lines(payload, policy)
         )
     # Escaped for JSON, a character takes at most six bytes.
     if outcome.failure is None:
         return len(f"{outcome.reason}{outcome.provider}") * 6 + 64 <= policy.max_bytes
     message = outcome.failure.message
     return len(message) * 6 + 16 <= policy.max_bytes and message.count("\n") < policy.max_lines
+
+
+def has_many_lines(payload: bytes, policy: Policy) -> bool:
+    """True when a value is a text of so many lines that some must be cut."""
+    return payload[0] == QUOTE and payload.count(b"\\n") >= policy.max_lines
 
 
 def _fits(payload: bytes, tool: Tool) -> bool:

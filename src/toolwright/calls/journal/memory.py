@@ -5,27 +5,15 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwright.calls.active_call import ActiveCall, Past
+from toolwright.calls.active_call import ActiveCall, Past, Remembered
 from toolwright.calls.journal.replay import require_same
 from toolwright.calls.journal_contract import Concluded, Started
 from toolwright.effects.memory import MemoryStore
 from toolwright.errors import ReplayMismatch
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.outcome import ToolOutcome
-
-
-class _Remembered(Struct, gc=False):
-    """A call that was given an id, as it was given: a hook may replace its arguments later.
-
-    `end` is the call until it has an outcome. The garbage collector never sees it, so the end must come.
-    """
-
-    tool_id: str
-    arguments: bytes
-    end: ActiveCall | ToolOutcome
 
 
 class MemoryJournal:
@@ -36,31 +24,29 @@ class MemoryJournal:
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
-        self._scopes: dict[str, dict[str, _Remembered]] = {}
+        self._scopes: dict[str, dict[str, Remembered]] = {}
 
     def admit(self, calls: Sequence[ActiveCall]) -> Coroutine[Any, Any, None] | None:
         remembered = self._scopes.setdefault(calls[0].owner.scope, {})
-        admitted: list[ActiveCall] = []
         lacked_connection: list[ActiveCall] = []
         try:
             for call in calls:
                 if not call.named or call.repeated:
                     continue
-                known = remembered.get(call.call_id)
+                call_id, tool = call.call_id, call.tool
+                known = remembered.get(call_id)
                 if known is None:
-                    tool_id = "" if call.tool is None else call.tool.definition.id
-                    remembered[call.call_id] = _Remembered(tool_id, call.raw, call)
-                    call.remembered = True
+                    tool_id = "" if tool is None else tool.definition.id
+                    call.remembered = remembered[call_id] = Remembered(tool_id, call.raw, call)
                 elif self._replay(call, known):
                     lacked_connection.append(call)
-                admitted.append(call)
         except ReplayMismatch:
-            for call in admitted:
+            for call in calls:  # also those that were not yet remembered: there is nothing to forget of them
                 self._forget(call)
             raise
         return self._run_again(lacked_connection) if lacked_connection else None
 
-    def _replay(self, call: ActiveCall, known: _Remembered) -> bool:
+    def _replay(self, call: ActiveCall, known: Remembered) -> bool:
         """Give a call its outcome of before, or let it share the execution; True when it perhaps runs again."""
         before = known.end
         if isinstance(before, ActiveCall):
@@ -86,17 +72,16 @@ class MemoryJournal:
             if isinstance(before, ActiveCall) or before.status != "connection_required":
                 self._replay(call, known)  # another batch was faster
             else:
-                known.end, call.remembered, call.past = call, True, Past("again", before=before)
+                known.end, call.remembered, call.past = call, known, Past("again", before=before)
 
     def _forget(self, call: ActiveCall) -> None:
         """A call did not run: the next one with its id finds the same state as this one."""
-        if call.remembered:
-            remembered = self._scopes[call.owner.scope]
+        if call.remembered is not None:
             if call.past is not None and call.past.before is not None:
-                remembered[call.call_id].end = call.past.before
+                call.remembered.end = call.past.before
             else:
-                del remembered[call.call_id]
-            call.remembered = False
+                del self._scopes[call.owner.scope][call.call_id]
+            call.remembered = None
         if call.shares is not None:
             call.shares.sharers = tuple(other for other in call.shares.sharers if other is not call)
 
@@ -110,11 +95,12 @@ class MemoryJournal:
         return True
 
     def concluded(self, call: ActiveCall, outcome: ToolOutcome, then: Concluded[ActiveCall]) -> bool:
-        if call.remembered:
+        remembered = call.remembered
+        if remembered is not None:
             if outcome.status == "cancelled" and (not outcome.may_have_run or _may_run_again(call)):
                 self._forget(call)
             else:
-                self._scopes[call.owner.scope][call.call_id].end = outcome
+                remembered.end = outcome
         suspension = call.suspension
         if suspension is not None and not (call.remembered and outcome.status == "connection_required"):
             self._store.leave(suspension.key)  # else it may run again

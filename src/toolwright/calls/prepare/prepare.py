@@ -28,6 +28,7 @@ MOST_CONTAINERS = 10_000
 """How many lists and objects the arguments of a call may have: they are checked on the event loop."""
 MOST_ITEMS = 50_000
 """How many items and fields these may have in all."""
+_canonical_unchecked = jsonx.canonical_unchecked
 _FEW_PARTS = 2 * MOST_CONTAINERS
 """JSON of up to this many bytes cannot have more."""
 NOT_KEPT = jsonx.encode("[arguments that were too long to be kept]")
@@ -78,50 +79,47 @@ class PreparedCall:
         )
 
 
-def read_call(given: ToolCall | Mapping[str, Any]) -> ToolCall:
-    """Take a call in either of its forms.
+def prepare(
+    entry: PreparedCall,
+    given_call: ToolCall | Mapping[str, Any],
+    snapshot: Snapshot,
+    seen: set[str],
+    max_bytes: int,
+    unchecked_bytes: int,
+) -> None:
+    """Resolve the tool, parse and validate the arguments. A call that fails here never reaches the tool.
+
+    `unchecked_bytes` is the lesser of `max_bytes` and `jsonx.SHALLOW`: so few need no further check.
 
     Raises:
-        ToolwrightError: it is neither, or a field has the wrong type.
+        ToolwrightError: it is no tool call, or a field has the wrong type.
     """
-    if type(given) is ToolCall:
-        call = given
-    elif isinstance(given, Mapping):
-        unknown = given.keys() - _FIELDS
-        if unknown or "name" not in given:
-            raise ToolwrightError(
-                f"The call {dict(given)!r:.200} is not a tool call; give it a name, arguments and an id, no more"
-            )
-        call = ToolCall(**given)
+    call = given_call if type(given_call) is ToolCall else _from_mapping(given_call)
+    name, call_id, source, unusable_id = call.name, call.id, call.source, False
+    if call_id is None:
+        call_id = new_id("call")
+    elif type(call_id) is not str or not call_id:
+        raise _unusable(call)
     else:
-        raise ToolwrightError(f"{given!r:.200} is not a tool call; use ToolCall(name=..., arguments=...) or a mapping")
-    if type(call.name) is not str or not (call.id is None or (type(call.id) is str and call.id)):
-        raise ToolwrightError(f"The call {call!r:.200} needs a name and an id that are non-empty strings")
-    if call.source not in _SOURCES:
-        raise ToolwrightError(
-            f"The call {call.id!r} has source {call.source!r}; use one of {', '.join(sorted(_SOURCES))}"
-        )
-    return call
-
-
-def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[str], max_bytes: int) -> None:
-    """Resolve the tool, parse and validate the arguments. A call that fails here never reaches the tool."""
-    name = entry.name = call.name
-    call_id = entry.call_id = call.id or new_id("call")
-    unusable_id = False
-    if call.id is not None:
         entry.named = True
         if not call_id.isascii() and encodable(call_id) != call_id:
             unusable_id = True
-            call_id = entry.call_id = encodable(call_id)
-    if call.source != "model":
-        entry.source = call.source
+            call_id = encodable(call_id)
+    if type(name) is not str:
+        raise _unusable(call)
+    if source != "model":
+        if source not in _SOURCES:
+            raise ToolwrightError(
+                f"The call {call.id!r} has source {source!r}; use one of {', '.join(sorted(_SOURCES))}"
+            )
+        entry.source = source
+    entry.call_id = call_id
     given = call.arguments
     failure: Failure | None = None
     if type(given) is dict and (is_flat(given) or is_small(given)):
         try:
-            entry.raw = raw = jsonx.canonical_unchecked(given)
-            if len(raw) > jsonx.SHALLOW or len(raw) > max_bytes:
+            entry.raw = raw = _canonical_unchecked(given)
+            if len(raw) > unchecked_bytes:
                 jsonx.require_shallow(raw)
                 if len(raw) > max_bytes:
                     entry.raw, failure = _as_written(raw), _too_long(len(raw), max_bytes)
@@ -159,6 +157,21 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
         failure = _cut_off(call.cut_off)
     if failure is not None:
         entry.fail(failure)
+
+
+def _from_mapping(given: object) -> ToolCall:
+    if not isinstance(given, Mapping):
+        raise ToolwrightError(f"{given!r:.200} is not a tool call; use ToolCall(name=..., arguments=...) or a mapping")
+    unknown = given.keys() - _FIELDS
+    if unknown or "name" not in given:
+        raise ToolwrightError(
+            f"The call {dict(given)!r:.200} is not a tool call; give it a name, arguments and an id, no more"
+        )
+    return ToolCall(**given)
+
+
+def _unusable(call: ToolCall) -> ToolwrightError:
+    return ToolwrightError(f"The call {call!r:.200} needs a name and an id that are non-empty strings")
 
 
 def validate(prepared: PreparedCall, tool: Tool) -> Failure | None:

@@ -179,16 +179,12 @@ class Admission:
                 if queue is not None:
                     return False
                 queue = limit.waiting
-        if (
-            queue is None
-            or queue[0].rejoins
-            or queue[0].limits is not limits
-            or self.gate.nested.there
-            or self.gate.waiting
-            or queue[0].reserved
-        ):
+        if queue is None:
             return False
-        heir = queue.popleft()
+        heir, gate = queue[0], self.gate
+        if heir.limits is not limits or heir.rejoins or heir.reserved or gate.nested.there or gate.waiting:
+            return False
+        queue.popleft()
         heir.waiting_in = None
         heir.state = "running"
         self.running.add(heir)

@@ -34,7 +34,7 @@ async def wait_for_connection(call: ActiveCall, provider: str, opened: Callable[
     env, suspension = call.env, enter(call)
     times, known = suspension.connecting.get(provider, (0, None))
     times += 1
-    suspension.connecting[provider] = (times, known)
+    suspension.connecting = {**suspension.connecting, provider: (times, known)}
     await _keep(call, suspension, provider, waits=True)
     status, resolution = "ok", None
     if not await _is_new(call, provider, known):
@@ -60,7 +60,8 @@ async def wait_for_connection(call: ActiveCall, provider: str, opened: Callable[
         return ConnectionRequired(provider)
     if resolution is not None and status != "ok":
         return failure_of(resolution, f"a connection to {provider!r}")
-    suspension.connecting[provider] = (times, await env.connected_since(provider))
+    since = await env.connected_since(provider)
+    suspension.connecting = {**suspension.connecting, provider: (times, since)}
     # From here on it may do something: after a crash its own policy decides again.
     await _keep(call, suspension, provider, waits=False)
     return None
@@ -98,7 +99,8 @@ def restore_connections(call: ActiveCall, effects: list[Kept]) -> str | None:
         if kept.label.startswith(_LABEL):
             provider = kept.label.removeprefix(_LABEL)
             times, known = jsonx.decode(kept.payload)
-            enter(call).connecting[provider] = (times, known)
+            suspension = enter(call)
+            suspension.connecting = {**suspension.connecting, provider: (times, known)}
             if not kept.done:
                 waits = provider
     return waits

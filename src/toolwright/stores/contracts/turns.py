@@ -27,6 +27,9 @@ class TurnRecord(Struct, frozen=True, kw_only=True, gc=False):
     `owner` is the process that works on it, or that queued it; None where any worker may take it. Each claim raises
     `token`: only the holder of the newest one may write. `answer` is the recorded answer of the model whose calls are
     not all in the history yet. `events` is the number of the last stored event.
+
+    `caller` is the call whose sub-agent the turn is, as JSON, and `above` the scope of the calls of the turn that its
+    usage counts for. Such a turn is continued by its caller, and by nobody else.
     """
 
     id: str
@@ -45,6 +48,8 @@ class TurnRecord(Struct, frozen=True, kw_only=True, gc=False):
     outcome: bytes | None = None
     cancel_reason: str | None = None
     events: int = 0
+    caller: str | None = None
+    above: str | None = None
 
 
 class NewTurn(Struct, frozen=True, kw_only=True):
@@ -58,6 +63,8 @@ class NewTurn(Struct, frozen=True, kw_only=True):
     at: float
     anywhere: bool = False
     """True when any worker may take it."""
+    caller: str | None = None
+    above: str | None = None
 
 
 class EventChunk(NamedTuple):
@@ -130,7 +137,11 @@ class TurnStore(Protocol):
 
     async def ready(self, *, anywhere: bool, limit: int = 100) -> builtins.list[str]:
         """Sessions whose first unfinished turn no living owner has. With `anywhere`, also those that any worker may
-        take."""
+        take. Turns of sub-agents are not among them."""
+        ...
+
+    async def below(self, above: str) -> builtins.list[TurnRecord]:
+        """The turns of sub-agents that calls of this scope started, directly or not."""
         ...
 
     async def history(self, session: str, after: int, limit: int) -> builtins.list[StoredMessage]:

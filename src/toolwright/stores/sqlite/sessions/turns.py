@@ -61,6 +61,8 @@ class SqliteTurnStore:
                 options=new.options,
                 created_at=new.at,
                 owner=None if new.anywhere else self._owner,
+                caller=new.caller,
+                above=new.above,
             )
             connection.execute(insert("turns", _NAMES), [getattr(turn, name) for name in _NAMES])
             head = _read(connection.execute(_HEAD, (new.session,)).fetchone())
@@ -81,7 +83,7 @@ class SqliteTurnStore:
 
     async def ready(self, *, anywhere: bool, limit: int = 100) -> builtins.list[str]:
         query = (
-            f"SELECT {_COLUMNS} FROM turns AS head WHERE ended_at IS NULL AND number ="
+            f"SELECT {_COLUMNS} FROM turns AS head WHERE ended_at IS NULL AND caller IS NULL AND number ="
             " (SELECT min(number) FROM turns WHERE session = head.session AND ended_at IS NULL)"
             " AND (owner IS NULL OR owner <> ?) ORDER BY created_at"
         )
@@ -93,6 +95,11 @@ class SqliteTurnStore:
             return free[:limit]
 
         return await self._changes.read(work)
+
+    async def below(self, above: str) -> builtins.list[TurnRecord]:
+        query = f"SELECT {_COLUMNS} FROM turns WHERE above = ? ORDER BY created_at"
+        rows = await self._changes.read(lambda connection: connection.execute(query, (above,)).fetchall())
+        return [_known(row) for row in rows]
 
     def _is_free(self, connection: apsw.Connection, head: TurnRecord) -> bool:
         return head.owner in (None, self._owner) or bool(self._dead(connection, {head.owner}))
