@@ -127,7 +127,10 @@ class SqliteJournalStore:
         of_run = scope.startswith(RUN_SCOPE)
         # The calls of one batch have one authority.
         authority = intents[0].authority if intents else None
-        bundle, over = Bundle.of(rows, authority) if rerun else None, [] if of_run else self._bundles.over()
+        bundle, over = (
+            Bundle.of(rows, authority) if rerun and not of_run else None,
+            [] if of_run else self._bundles.over(),
+        )
 
         def work(connection: apsw.Connection) -> list[Entry | None]:
             remove(connection, over)

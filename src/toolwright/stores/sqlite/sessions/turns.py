@@ -70,7 +70,7 @@ class SqliteTurnStore:
                 return turn
             return self._take(connection, head, new.at, quota)
 
-        return await self._changes.attempt(work)
+        return await self._changes.change(None, work)
 
     async def claim(self, session: str, at: float, quota: Quota) -> TurnRecord | None:
         def work(connection: apsw.Connection) -> TurnRecord | None:
@@ -79,7 +79,7 @@ class SqliteTurnStore:
                 return None
             return self._take(connection, head, at, quota)
 
-        return await self._changes.attempt(work)
+        return await self._changes.change(None, work)
 
     async def ready(self, *, anywhere: bool, limit: int = 100) -> builtins.list[str]:
         query = (
@@ -194,7 +194,7 @@ class SqliteTurnStore:
             )
             return _find(connection, id)
 
-        return await self._changes.attempt(work)
+        return await self._changes.change(None, work)
 
     async def signalled(self) -> dict[str, str | None]:
         query = (
@@ -214,7 +214,7 @@ class SqliteTurnStore:
             connection.execute("INSERT INTO turn_steering VALUES (?, ?, ?, ?)", (id, last + 1, text, at))
             return True
 
-        return await self._changes.attempt(work)
+        return await self._changes.change(None, work)
 
     async def find(self, id: str) -> TurnRecord | None:
         return await self._changes.read(lambda connection: _find(connection, id))
