@@ -164,6 +164,9 @@ class TurnInfo(Struct, frozen=True, kw_only=True):
     text: str = ""
     reason: str | None = None
     cancel_reason: str | None = None
+    """Why it is to stop, or was stopped."""
+    cut_off: bool = False
+    """True when the process that worked on it is gone, and no other has taken it yet; `recover` continues it."""
     parent_session: str | None = None
     """For the turn of a sub-agent: the session of the call that runs it."""
     parent_call_id: str | None = None

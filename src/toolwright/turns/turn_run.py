@@ -140,6 +140,8 @@ class TurnRun:
         self._stopped: tuple[StopKind, str] | None = None
         self.batch: Batch | None = None
         """The batch of the recorded answer, while it has unfinished calls."""
+        self.change: asyncio.Future[None] | None = None
+        """For a turn that waits: done when its batch has changed since it was found to wait."""
         if record.cancel_reason is not None:
             self._stopped = "cancelled", record.cancel_reason
 
@@ -218,6 +220,8 @@ class TurnRun:
     async def _loop(self) -> TurnOutcome:
         if self.batch is None and self._answer is None and self._progress.model_calls == 0 and not self._resumed:
             self._log.add("turn.started", {"turn": self.id})
+        elif self.batch is not None or self._resumed:
+            self._log.add("turn.continued", {"turn": self.id, "taken_over": self.batch is None})
         if self._resumed and self._answer is not None and self.batch is None:
             await self._find_agents()
         conversation: list[Item] | None = None
@@ -474,6 +478,8 @@ class TurnRun:
             if push is not None:
                 channel.untap(push)
         if any(outcome.status == "pending" for outcome in outcomes):
+            # Before anything else is awaited: the wait may be over while the turn is being suspended.
+            self.change = batch.next_change()
             return None
         if push is None:
             for outcome in outcomes:
