@@ -200,9 +200,19 @@ class Runtime:
         if store is None:
             return []
         recovered = await recover(store.journal, parts.sessions, session, scope)
-        if scope is None and parts.shared.durable:
-            await parts.turns.recover(session)
+        if scope is None:
+            await self.recover_turns(session)
         return recovered
+
+    async def recover_turns(self, session: str | None = None) -> list[TurnClient]:
+        """Continue the turns that a crash cut off, of a session or of all; return their handles, to await or follow.
+
+        `recover` does the same, and finishes calls that belong to no turn as well.
+        """
+        parts = self._open_parts()
+        if session is not None:
+            require_session_id(session)
+        return [] if not parts.shared.durable else list(await parts.turns.recover(session))
 
     # --- waiting calls: decisions of a person or another program
 

@@ -43,13 +43,17 @@ class TurnLog:
         self._unwritten = 0
         self._waiters: list[asyncio.Future[None]] = []
         self.followers = 0
+        self.has_handle = False
+        """True when somebody was given a handle of the turn, and may follow it later."""
         self._above: TurnLog | None = None
         self._about: Mapping[str, Any] = {}
 
     @property
     def watched(self) -> bool:
-        """True when somebody reads every event: the store, or a follower."""
-        return self.stored or self.followers > 0 or (self._above is not None and self._above.watched)
+        """True when somebody reads every event, or may: the store, a follower, or the holder of a handle."""
+        if self.stored or self.followers > 0 or self.has_handle:
+            return True
+        return self._above is not None and self._above.watched
 
     def tell_above(self, above: TurnLog, about: Mapping[str, Any]) -> None:
         """Add the events to the log of the turn above, too, with some data about this one."""
@@ -81,8 +85,8 @@ class TurnLog:
         self._wake()
 
     def has_after(self, number: int) -> bool:
-        """True when all events beyond a number are remembered here."""
-        return not self._events or self._events[0][0] <= number + 1 or number >= self.last
+        """True when all events beyond a number are remembered here; those of an earlier process never are."""
+        return number >= self.last or (bool(self._events) and self._events[0][0] <= number + 1)
 
     def after(self, number: int) -> list[TurnEvent]:
         """The events beyond a number that are remembered here."""

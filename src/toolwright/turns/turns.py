@@ -28,7 +28,7 @@ from toolwright.log_fields import log_fields
 from toolwright.session.core import SessionCore
 from toolwright.session.open_sessions import OpenSessions
 from toolwright.session.parts import SharedParts
-from toolwright.stores.contracts.turns import ENDED, NewTurn, TurnRecord, TurnStore
+from toolwright.stores.contracts.turns import ENDED, PREFIX, NewTurn, TurnRecord, TurnStore
 from toolwright.tools.model import HoldsConnections, ModelClient, Usage
 from toolwright.tools.outcome import encodable
 from toolwright.tools.turn_protocols import AskOptions, Budget, Delivery, TurnEvent, TurnInfo, TurnOutcome
@@ -43,6 +43,8 @@ log = logging.getLogger("toolwright.turns")
 
 LOOK = 0.2
 """Seconds between two looks at the store: for a turn of another process, and for what others want of ours."""
+NOT_AGAIN = 60.0
+"""Seconds for which a worker leaves a turn to others that it could not continue."""
 WRITE_EVERY = 0.1
 """Seconds between two writes of events while a model streams its answer."""
 MOST_LOGS = 1_000
@@ -123,6 +125,12 @@ class SessionTurns:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         return waiter
+
+    def cancel(self, reason: str) -> None:
+        """Stop the turn that is worked on here, or waits."""
+        for local in list(self._local.values()):
+            if local.run is not None:
+                self.stop(local.id, reason)
 
     # --- its turns
 
@@ -206,7 +214,7 @@ class SessionTurns:
                     return
         except asyncio.CancelledError:
             raise
-        except StoreError as error:
+        except ToolwrightError as error:  # the store failed, or the model of the turn is not here
             self._fail(error)
         except Exception as error:
             log.exception(
@@ -230,8 +238,8 @@ class SessionTurns:
         local.outcome = outcome
         if outcome.status == "waiting":
             self.parked = local
-            assert run.batch is not None
-            run.batch.next_change().add_done_callback(self._continue)
+            assert run.change is not None
+            run.change.add_done_callback(self._continue)
             self._tell()
             return False
         del self._local[local.id]
@@ -264,6 +272,7 @@ class SessionTurns:
             error,
             extra=log_fields("turn.not_continued", session=self._core.id),
         )
+        self._turns.cannot(self._core.id)
         failed, self._local = self._local, {}
         for local in failed.values():
             local.error = error
@@ -301,6 +310,7 @@ class Turns:
         self._logs: OrderedDict[str, TurnLog] = OrderedDict()
         self._watcher: asyncio.Task[None] | None = None
         self._models: dict[str, ModelClient] = {}
+        self._not_here: dict[str, float] = {}
         self._made: TurnStore | None = None
 
     @property
@@ -319,15 +329,16 @@ class Turns:
         options: AskOptions,
         *,
         background: bool = False,
+        has_handle: bool = True,
         caller: Caller | None = None,
     ) -> Turn:
-        """Queue a turn, and begin it if it is the first of its session. `caller` is the call whose sub-agent it is."""
+        """Queue a turn, and begin it if it is the first of its session.
+
+        `caller` is the call whose sub-agent it is. Without a handle, nobody can follow the turn from its beginning, and
+        its calls are told more briefly.
+        """
         self.shared.lifetime.require_open()
-        unknown = set(options) - set(AskOptions.__annotations__)
-        if unknown:
-            raise TypeError(
-                f"A turn has no option {sorted(unknown)[0]!r}; it has {', '.join(AskOptions.__annotations__)}"
-            )
+        core.require_outside("ask its own session: it would wait for itself")
         if not isinstance(message, str) or not message.strip():
             raise TurnError(f"The message {message!r:.200} is not usable; use text that is not empty")
         if len(message) > LONGEST_MESSAGE:
@@ -341,7 +352,7 @@ class Turns:
         if budget.cost is not None and getattr(model, "price", None) is None:
             raise TurnError(f"The budget has a cost, and the model {model_spec(model)} has no price; give it one")
         id = options.get("id")
-        id = f"turn_{uuid7()}" if id is None else require_text("id of a turn", id)
+        id = f"{PREFIX}{uuid7()}" if id is None else require_text("id of a turn", id)
         stored = TurnOptions(model_spec(model), budget, None if form is None else form.schema)
         new = NewTurn(
             id=id,
@@ -364,6 +375,7 @@ class Turns:
                 return Turn(self, id, core.id)
             own = None if given is None or isinstance(given, str) else given
             local = LocalTurn(id, self.new_log(record), form, own, None if caller is None else caller.above)
+            local.log.has_handle = has_handle
             # A turn that was there before must be claimed: the process that began it may have died, or still run.
             new_and_begun = record.state == "running" and record.token == 1 and record.created_at == new.at
             active.enter(local, record if new_and_begun else None)
@@ -371,7 +383,7 @@ class Turns:
 
     async def ask(self, core: SessionCore, message: str, options: AskOptions) -> TurnOutcome:
         """Run a turn, and return its outcome once it has ended or waits. Cancelling the caller cancels the turn."""
-        turn = await self.start(core, message, options)
+        turn = await self.start(core, message, options, has_handle=False)
         try:
             return await turn
         except asyncio.CancelledError:
@@ -392,7 +404,7 @@ class Turns:
         require_price(caller, self.model(options["model"], core.shared.model))
         options["id"] = turn_id(call, core.id, message, options)
         async with recording(call):
-            turn = await self.start(core, message, options, caller=caller)
+            turn = await self.start(core, message, options, has_handle=False, caller=caller)
             return await self._end_in_call(core, call, turn)
 
     async def _end_in_call(self, core: SessionCore, call: ActiveCall, turn: Turn) -> TurnOutcome:
@@ -403,7 +415,7 @@ class Turns:
                     return outcome
                 async with outside(call, "agent", core.id) as opened:
                     opened(None)
-                    await turn.continues()
+                    await turn._continues()
         except RuntimeClosed:
             await asyncio.Event().wait()  # The call is about to be cut off: it has no outcome by that.
             raise
@@ -457,6 +469,7 @@ class Turns:
             store=self.store,
             model=local.model or self.model(options.model, core.shared.model),
             instructions=core.shared.turn_defaults.instructions,
+            context=core.shared.turn_defaults.context,
             form=form,
             durable=self.shared.durable,
         )
@@ -537,23 +550,39 @@ class Turns:
 
     # --- after a crash, and for workers
 
-    async def recover(self, session: str | None = None) -> int:
-        """Continue the turns that a crash cut off, of one session or of all; return how many sessions have some."""
-        ready = await self.store.ready(anywhere=False, limit=1_000_000)
-        wanted = [each for each in ready if session is None or each == session]
-        for each in wanted:
-            self._of(self.sessions().open(each)).work()
-        return len(wanted)
+    async def recover(self, session: str | None = None) -> builtins.list[Turn]:
+        """Continue the turns that a crash cut off, of one session or of all; return their handles, in order."""
+        continued: builtins.list[Turn] = []
+        for each in await self.store.ready(anywhere=False, limit=1_000_000):
+            if session is not None and each != session:
+                continue
+            unfinished = await self.store.list(each, active=True, limit=1_000_000)
+            unfinished.reverse()
+            active = self._of(self.sessions().open(each))
+            for record in unfinished:
+                if record.owner != unfinished[0].owner:  # a living process queued it
+                    continue
+                local = active.get(record.id) or LocalTurn(record.id, self.new_log(record))
+                active.enter(local)
+                continued.append(Turn(self, record.id, each, local))
+        return continued
 
     async def take_free(self, at: float) -> bool:
         """The duty of a worker: continue turns that nobody works on, up to as many as it may; True if it took some."""
         most = self.shared.policy.background_per_worker - len(self._active)
         if most <= 0 or self.shared.model is None:
             return False
-        ready = await self.store.ready(anywhere=True, limit=most)
-        for each in ready:
+        now = self.clock.monotonic()
+        self._not_here = {each: until for each, until in self._not_here.items() if until > now}
+        ready = await self.store.ready(anywhere=True, limit=most + len(self._not_here))
+        taken = [each for each in ready if each not in self._not_here][:most]
+        for each in taken:
             self._of(self.sessions().core(each)).work()
-        return bool(ready)
+        return bool(taken)
+
+    def cannot(self, session: str) -> None:
+        """A turn of a session cannot continue here, such as for want of its model: leave it to others for a while."""
+        self._not_here[session] = self.clock.monotonic() + NOT_AGAIN
 
     async def close(self) -> None:
         """Stop working. Unfinished turns stay in the store, and are continued by the next process."""
@@ -582,7 +611,15 @@ class Turns:
 
     async def list(self, session: str | None, *, active: bool = False, limit: int = 100) -> builtins.list[TurnInfo]:
         """Turns, the newest first."""
-        return [info_of(record) for record in await self.store.list(session, active=active, limit=limit)]
+        records = await self.store.list(session, active=active, limit=limit)
+        return [info_of(record, cut_off=cut_off) for record, cut_off in await self.with_cut_off(records)]
+
+    async def with_cut_off(self, records: builtins.list[TurnRecord]) -> builtins.list[tuple[TurnRecord, bool]]:
+        """The same records, each with whether the process that worked on it is gone."""
+        gone: set[str] = set()
+        if self.shared.durable and any(record.state == "running" for record in records):
+            gone = set(await self.store.ready(anywhere=False, limit=1_000_000))
+        return [(record, record.state == "running" and record.session in gone) for record in records]
 
 
 class Turn:
@@ -617,7 +654,7 @@ class Turn:
             for task in (rest, late):
                 task.cancel()
 
-    async def continues(self) -> None:
+    async def _continues(self) -> None:
         """Wait until the turn, which waits for something outside, has continued or ended."""
         local = self._local
         while local is not None and local.error is None and local.outcome is not None and not local.ended:
@@ -724,7 +761,8 @@ class Turn:
 
     async def info(self) -> TurnInfo:
         """The turn as it is in the store now."""
-        return info_of(await self._record())
+        ((record, cut_off),) = await self._turns.with_cut_off([await self._record()])
+        return info_of(record, cut_off=cut_off)
 
     async def _record(self) -> TurnRecord:
         record = await self._turns.store.find(self.id)
@@ -803,7 +841,7 @@ def waiting_outcome(record: TurnRecord) -> TurnOutcome:
     )
 
 
-def info_of(record: TurnRecord) -> TurnInfo:
+def info_of(record: TurnRecord, *, cut_off: bool = False) -> TurnInfo:
     """A turn as a list shows it."""
     options = msgspec.json.decode(record.options, type=TurnOptions)
     progress = msgspec.json.decode(record.progress, type=Progress)
@@ -826,6 +864,7 @@ def info_of(record: TurnRecord) -> TurnInfo:
         text=progress.text if outcome is None else outcome.text,
         reason=None if outcome is None else outcome.reason,
         cancel_reason=record.cancel_reason,
+        cut_off=cut_off,
         parent_session=None if caller is None else caller[0],
         parent_call_id=None if caller is None else caller[2],
     )

@@ -14,6 +14,8 @@ from toolwright.tools.turn_protocols import TurnState
 
 ENDED: frozenset[str] = frozenset(("answered", "out_of_budget", "cancelled", "failed"))
 """The states of a turn that has ended."""
+PREFIX = "turn_"
+"""How the ids of turns begin, unless the caller gave another."""
 TURN_SCOPE = "turn/"
 """Prefix of the scopes of the batches of turns. Their calls are recovered with their turn."""
 EVENT_GAP = 1_000_000
