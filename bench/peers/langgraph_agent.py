@@ -19,7 +19,7 @@ from bench.peers.contest import compete_in_turns
 from bench.workload import FUNCTIONS, TURN_ANSWER, TURN_CALLS, TURN_QUESTION, TURN_STEPS, turn_requests
 
 
-class KnownAnswers(BaseChatModel):
+class KnownAnswers(BaseChatModel):  # type: ignore[misc]
     """A chat model that gives one prepared list of calls after the other, and then text."""
 
     steps: list[list[dict[str, Any]]]

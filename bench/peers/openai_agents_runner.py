@@ -16,7 +16,7 @@ from bench.peers.contest import compete_in_turns
 from bench.workload import FUNCTIONS, TURN_ANSWER, TURN_CALLS, TURN_QUESTION, TURN_STEPS, turn_requests
 
 
-class KnownAnswers(Model):
+class KnownAnswers(Model):  # type: ignore[misc]
     """A model that gives one prepared list of calls after the other, and then text."""
 
     def __init__(self) -> None:
