@@ -103,10 +103,11 @@ def wire(
         ),
     )
     scheduler = Scheduler(lambda: storage.stores().schedules, limits_of(policy, quotas.resources, queue=True))
+    in_memory = None if storage.durable else MemoryTurnStore(lambda: storage.stores().messages)
     turns = Turns(
         shared,
         lambda: sessions,
-        lambda: storage.stores().turns if storage.durable else MemoryTurnStore(lambda: storage.stores().messages),
+        lambda: storage.stores().turns if in_memory is None else in_memory,
         budget=app.budget or Budget(),
         instructions=lambda: instructions(app, arranged, late, shared),
         poke_worker=lambda: background.poke(),
@@ -125,7 +126,7 @@ def wire(
         background=background,
         turns=turns,
         inbox=Inbox(shared, sessions),
-        archives=Archives(shared, sessions),
+        archives=Archives(shared, sessions, in_memory),
     )
 
 

@@ -16,6 +16,7 @@ CREATE TABLE turns (
     outcome       BLOB,
     cancel_reason TEXT,
     events        INTEGER NOT NULL,
+    advances      INTEGER NOT NULL,
     UNIQUE (session, number)
 );
 
