@@ -131,9 +131,7 @@ class MemoryTurnStore:
             self._end(advance.id, session)
         return True
 
-    async def _write(
-        self, session: str, units: builtins.list[Sequence[NewMessage]], at: float, quota: Quota
-    ) -> None:
+    async def _write(self, session: str, units: builtins.list[Sequence[NewMessage]], at: float, quota: Quota) -> None:
         """Append units to the messages of a session; where there is no room for all of them, the first ones."""
         messages = self._messages()
         try:

@@ -90,7 +90,7 @@ def worker(
             spill_dir=spill_dir,
             capacity=capacity,
         )
-        if used.policy is None or used.policy.background_tools == "marked":
+        if used.model is None and (used.policy is None or used.policy.background_tools == "marked"):
             _require_background(used.catalogue())
         health = None if health_port is None else stack.enter_context(Health(health_host, health_port))
         stack.enter_context(stdout_kept_clean())
@@ -103,8 +103,8 @@ def worker(
 def _require_background(registry: Catalogue) -> None:
     if not any(tool.definition.hints.supports_background for tool in registry.snapshot().values()):
         raise BadInput(
-            "None of the tools can run in the background; a worker would have nothing to do: "
-            "write @tool(supports_background=True) above one that can"
+            "None of the tools can run in the background, and the app has no model for turns; a worker would have "
+            "nothing to do: write @tool(supports_background=True) above a tool that can, or App(model=...)"
         )
 
 

@@ -107,10 +107,10 @@ class Archives:
             )
         session = self._open.get(session_id)
         if session is not None and session.batches:
-            of_turns = any(batch.scope.startswith(TURN_SCOPE) for batch in session.batches)
-            what = "unfinished turns" if of_turns else "unfinished background runs"
-            what = "batches that still run" if session.own_batches else what
+            what = "batches that still run" if session.own_batches else "unfinished background runs"
+            if any(batch.scope.startswith(TURN_SCOPE) for batch in session.batches):
+                what = "unfinished turns"
             raise ServiceError(
-                f"The session {session_id!r:.200} has {what}; wait for them, or cancel them",
+                f"The session {session_id!r:.200} has {what}; let them end or cancel them",
                 "unfinished",
             )

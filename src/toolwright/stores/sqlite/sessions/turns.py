@@ -82,15 +82,15 @@ class SqliteTurnStore:
 
     async def ready(self, *, anywhere: bool, limit: int = 100) -> builtins.list[str]:
         query = (
-            f"SELECT {_COLUMNS} FROM turns AS head WHERE ended_at IS NULL AND number ="
+            "SELECT session, owner FROM turns AS head WHERE ended_at IS NULL AND number ="
             " (SELECT min(number) FROM turns WHERE session = head.session AND ended_at IS NULL)"
             " AND (owner IS NULL OR owner <> ?) ORDER BY created_at"
         )
 
         def work(connection: apsw.Connection) -> builtins.list[str]:
-            heads = [_known(row) for row in connection.execute(query, (self._owner,))]
-            dead = self._dead(connection, {head.owner for head in heads if head.owner is not None})
-            free = [head.session for head in heads if (anywhere if head.owner is None else head.owner in dead)]
+            heads: builtins.list[Any] = connection.execute(query, (self._owner,)).fetchall()
+            dead = self._dead(connection, {owner for _, owner in heads if owner is not None})
+            free = [session for session, owner in heads if (anywhere if owner is None else owner in dead)]
             return free[:limit]
 
         return await self._changes.read(work)
