@@ -14,12 +14,16 @@ from typing import Unpack
 from toolwright.app_options import APP_OPTIONS, OPEN_OPTIONS, AppOptions, AppSettings, OpenOptions, require_known
 from toolwright.blocking import open_blocking
 from toolwright.blocking_types import BlockingRuntime
+from toolwright.runtime.agents import agent_tool
 from toolwright.runtime.capabilities import arrange
 from toolwright.runtime.opening import Opening
 from toolwright.runtime.runtime import Runtime, open_app
 from toolwright.stores.contracts.store import Store
+from toolwright.tools.options import ToolOptions
 from toolwright.tools.registry import Catalogue
 from toolwright.tools.registry_views import RegistryView
+from toolwright.tools.tool import Tool
+from toolwright.tools.turn_protocols import Budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -58,6 +62,25 @@ class App(AppSettings):
         """The same app with some options changed, as a test or one process needs it."""
         require_known("App", changes, APP_OPTIONS)
         return replaced(self, **changes)
+
+    def as_tool(
+        self, name: str, *, description: str = "", budget: Budget | None = None, **options: Unpack[ToolOptions]
+    ) -> Tool:
+        """The app as a tool of another app: a sub-agent that takes a message, works on it, and returns its answer.
+
+        Each call runs a turn of this app in a child session of the call, with the tools, the instructions and the model
+        of this app. It never has more permissions than the call, and what it uses counts for the turn above, too. A
+        call that is run again after a crash continues its turn; a call whose sub-agent waits for something outside
+        waits as well. A sub-agent that does not answer fails the call, with the reason for the model.
+
+        Args:
+            name: the name of the tool.
+            description: what the sub-agent is for, as the model of the other app reads it.
+            budget: how much each call may use, in place of the budget of this app.
+            options: options of `@tool`, such as `approval="required"`. Calls of the tool run side by side, have no
+                timeout, and are run again after a crash, unless the options say otherwise.
+        """
+        return agent_tool(self, name, description, budget, options)
 
     def open(self, store: str | Path | Store = ":memory:", **options: Unpack[OpenOptions]) -> Opening[Runtime]:
         """Open the app over a store: `async with` the result, or await it and close the runtime later.

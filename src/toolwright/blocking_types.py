@@ -492,6 +492,8 @@ class BlockingRuntime(Protocol):
 
     def recover(self, session: str | None = None, *, scope: str | None = None) -> list[Recovered]: ...
 
+    def recover_turns(self, session: str | None = None) -> list[BlockingTurn]: ...
+
     def reject(
         self,
         key: str,

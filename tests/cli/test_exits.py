@@ -27,6 +27,10 @@ def test_the_version_is_that_of_the_package(run: Run) -> None:
     "words",
     [
         [],
+        ["ask"],
+        ["chat"],
+        ["turns"],
+        ["turns", "follow"],
         ["tools"],
         ["call"],
         ["batch"],

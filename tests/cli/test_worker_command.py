@@ -1,5 +1,6 @@
 """`toolwright worker`: a process that runs what waits in the background."""
 
+import asyncio
 import re
 import signal
 import socket
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run, Spawn, Workers, Working
-from toolwright import jsonx
+from tests.cli.talking import APP, write_agent
+from toolwright import App, jsonx
+from toolwright.testing import FunctionModel
 
 pytestmark = pytest.mark.usefixtures("background")
 
@@ -198,6 +201,22 @@ def test_what_is_taken_over_is_counted(run: Run, spawn: Spawn, workers: Workers)
     lines = get(url, "/metrics")[1].decode().splitlines()
     assert "toolwright_runs_taken_over_total 1.0" in lines
     assert 'toolwright_runs_ended_total{status="cancelled"} 1.0' in lines
+
+
+@pytest.mark.promise("TURN-03")
+def test_a_worker_runs_turns_of_an_app_without_background_tools(run: Run, project: Path, workers: Workers) -> None:
+    write_agent(project)
+
+    async def start() -> str:
+        async with App(model=FunctionModel(str)).open("agent.db", worker=False) as runtime:
+            return (await runtime.session("s1").start_turn("Good morning", background=True)).id
+
+    turn = asyncio.run(start())
+    assert run("turns", *DB, "--json").json[0]["state"] == "queued"
+    working = workers.start_command("worker", *APP, *DB)
+    followed = run("turns", "follow", turn, *DB)
+    assert (followed.code, followed.out) == (0, "You said: Good morning\n")
+    assert working.end(signal.SIGTERM) == 0
 
 
 @pytest.mark.parametrize(

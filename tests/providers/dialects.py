@@ -131,7 +131,7 @@ class Chat(Dialect):
             "prompt_tokens": usage.input,
             "completion_tokens": usage.output,
             "total_tokens": usage.tokens,
-            "prompt_tokens_details": {"cached_tokens": usage.cache_read},
+            "prompt_tokens_details": {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write},
             "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
         }
 
@@ -188,7 +188,7 @@ class Responses(Dialect):
             "tools": [],
             "usage": {
                 "input_tokens": usage.input,
-                "input_tokens_details": {"cached_tokens": usage.cache_read},
+                "input_tokens_details": {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write},
                 "output_tokens": usage.output,
                 "output_tokens_details": {"reasoning_tokens": usage.reasoning},
                 "total_tokens": usage.tokens,
@@ -208,26 +208,27 @@ class Responses(Dialect):
             said.append({"type": "response.output_item.added", "output_index": place, "item": begun})
             if item["type"] == "reasoning":
                 for part, summary in enumerate(item["summary"]):
-                    said += [
-                        {
-                            "type": "response.reasoning_summary_text.delta",
-                            **about,
-                            "summary_index": part,
-                            "delta": piece,
-                        }
-                        for piece in pieces(summary["text"])
-                    ]
+                    here, kind = {**about, "summary_index": part}, "response.reasoning_summary"
+                    said.append({"type": f"{kind}_part.added", **here, "part": {"type": "summary_text", "text": ""}})
+                    said += [{"type": f"{kind}_text.delta", **here, "delta": each} for each in pieces(summary["text"])]
+                    said.append({"type": f"{kind}_text.done", **here, "text": summary["text"]})
+                    said.append({"type": f"{kind}_part.done", **here, "part": summary})
             elif item["type"] == "message":
-                kind = item["content"][0]["type"]
+                [content] = item["content"]
+                here, kind, word = {**about, "content_index": 0}, content["type"], "text"
+                logs: dict[str, Any] = {"logprobs": []} if kind == "output_text" else {}
+                if kind == "refusal":
+                    word = "refusal"
+                said.append({"type": "response.content_part.added", **here, "part": {**content, word: ""}})
                 said += [
-                    {"type": f"response.{kind}.delta", **about, "content_index": 0, "delta": piece}
-                    for piece in pieces(answer.text)
+                    {"type": f"response.{kind}.delta", **here, **logs, "delta": each} for each in pieces(content[word])
                 ]
+                said.append({"type": f"response.{kind}.done", **here, **logs, word: content[word]})
+                said.append({"type": "response.content_part.done", **here, "part": content})
             else:
-                said += [
-                    {"type": "response.function_call_arguments.delta", **about, "delta": piece}
-                    for piece in pieces(item["arguments"], 4)
-                ]
+                kind = "response.function_call_arguments"
+                said += [{"type": f"{kind}.delta", **about, "delta": each} for each in pieces(item["arguments"], 4)]
+                said.append({"type": f"{kind}.done", **about, "name": item["name"], "arguments": item["arguments"]})
             said.append({"type": "response.output_item.done", "output_index": place, "item": item})
         said.append({"type": f"response.{whole['status']}", "response": whole})
         return events(*({**event, "sequence_number": number} for number, event in enumerate(said)), named=True)

@@ -1,5 +1,8 @@
 """The answer of each provider, streamed and whole, as the same neutral answer."""
 
+import json
+from typing import Any
+
 import pytest
 
 from tests.providers.conftest import asked
@@ -67,8 +70,6 @@ async def test_calls_are_streamed_and_whole(model, dialect, server):
 
 
 def arguments(call):
-    import json
-
     return json.loads(call.arguments) if isinstance(call.arguments, str) else call.arguments
 
 
@@ -117,10 +118,9 @@ async def test_a_paused_answer_is_sent_back_so_that_the_model_continues(open_mod
     }
 
 
-async def test_cache_writes_count_as_input(open_model_of, server):
-    model = await open_model_of(MESSAGES)
+async def test_cache_writes_count_as_input(model, dialect, server):
     usage = Usage(input=1_000, output=7, cache_read=600, cache_write=300, reasoning=3)
-    server.will(MESSAGES.reply(Answer(text="x", usage=usage)))
+    server.will(dialect.reply(Answer(text="x", usage=usage)))
     assert (await asked(model, HELLO))[1].usage == usage
     assert (await model.complete(HELLO)).usage == usage
 
@@ -277,3 +277,54 @@ async def test_an_error_inside_a_stream_is_a_model_error(open_model_of, server):
         with pytest.raises(ModelError) as told:
             await asked(await open_model_of(dialect), HELLO)
         assert told.value.code == code
+
+
+@pytest.mark.promise("TURN-02")
+async def test_a_character_that_is_cut_in_half_is_whole_again(open_model_of, server):
+    def halves(text):
+        units = text.encode("utf-16-le")
+        return [units[at : at + 2].decode("utf-16-le", "surrogatepass") for at in range(0, len(units), 2)]
+
+    chat: list[Any] = [{"choices": [{"index": 0, "delta": {"content": half}}]} for half in halves("a 😀 b")]
+    chat += [
+        {
+            "choices": [
+                {
+                    "index": 0,
+                    "delta": {
+                        "tool_calls": [{"index": 0, "id": "call_1", "function": {"name": "w", "arguments": half}}]
+                    },
+                }
+            ]
+        }
+        for half in halves('{"a": "😀"}')
+    ]
+    chat += [{"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}, "[DONE]"]
+    messages: list[Any] = [{"type": "message_start", "message": {"id": "m"}}]
+    messages += [{"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}]
+    messages += [
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": half}}
+        for half in halves("a 😀 b")
+    ]
+    used = {"type": "tool_use", "id": "call_1", "name": "w", "input": {}}
+    messages += [{"type": "content_block_stop", "index": 0}]
+    messages += [{"type": "content_block_start", "index": 1, "content_block": used}]
+    messages += [
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": half}}
+        for half in halves('{"a": "😀"}')
+    ]
+    messages += [{"type": "content_block_stop", "index": 1}]
+    messages += [{"type": "message_delta", "delta": {"stop_reason": "tool_use"}}, {"type": "message_stop"}]
+    for dialect, said in ((CHAT, events(*chat)), (MESSAGES, events(*messages, named=True))):
+        model = await open_model_of(dialect)
+        server.will(streamed(said))
+        deltas, answer = await asked(model, HELLO)
+        assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == "a 😀 b"
+        assert "".join(delta.arguments for delta in deltas if isinstance(delta, CallDelta)) == '{"a": "😀"}'
+        assert answer.text == "a 😀 b"
+        assert [arguments(call) for call in answer.calls] == [{"a": "😀"}]
+        assert "😀" in str(answer.native)
+        results = ToolResults((ToolOutcome(call_id="call_1", tool="w", status="success", payload=b"1"),))
+        server.will(dialect.reply(Answer(text="x")))
+        await model.complete(ModelRequest("s1", [UserMessage("a"), answer, results]))
+        assert "😀" in str(server.asked[-1].body)

@@ -69,6 +69,20 @@ async def test_a_tool_asks_a_provider(dialect, server):
     assert "Where to begin with cats?" in str(server.asked[0].body)
 
 
+async def test_a_tool_whose_model_is_over_its_limit_fails_for_a_while(dialect, server):
+    @tool
+    async def research(ctx: ToolContext) -> str:
+        """Research."""
+        return await ctx.complete("plan", "Where to begin?")
+
+    server.will(whole({"error": {"message": "slower, sk-0123456789"}}, 429, retry_after="7"))
+    async with fail_after(20), App(tools=[research], model=dialect.model(server)).open() as runtime:
+        [outcome] = await runtime.session("s1").run_batch([ToolCall("research", {}, "c1")])
+    assert outcome.failure is not None
+    assert (outcome.failure.code, outcome.failure.retry, outcome.failure.retry_after) == ("rate_limited", True, 7)
+    assert outcome.failure.message == "The model that 'research' asks could not answer (rate_limited)"
+
+
 @pytest.mark.promise("APP-05")
 async def test_an_app_without_a_key_cannot_be_opened(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)

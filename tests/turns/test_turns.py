@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from tests.support import fail_after
-from toolwright import Budget, Runtime, ToolCall, ToolContext, TurnError, tool
+from toolwright import Budget, Pending, Runtime, ToolCall, ToolContext, TurnError, tool
 from toolwright.testing import FakeClock, FunctionModel, ScriptedModel
 from toolwright.tools.model import Answer, ModelError, ToolResults, Usage, UserMessage
 
@@ -461,3 +461,91 @@ async def test_what_cannot_be_asked_is_refused_with_the_reason(open_runtime):
         with pytest.raises(TurnError, match=told):
             await session.ask(message, **options)
     assert await session.turns() == []
+
+
+@pytest.mark.promise("TURN-08")
+async def test_a_wait_that_is_over_before_its_turn_is_suspended_does_not_stop_the_turn(place, open_runtime):
+    @tool
+    async def order(ctx: ToolContext) -> Pending:
+        """Wait for somebody outside."""
+        ctx.completion_key()
+        return Pending()
+
+    runtime = await open_runtime(place, order, model=ScriptedModel([[call("o", "order")], "Nobody came."]))
+    session = runtime.session("s")
+
+    async def cancel_at_once(events: Any) -> None:
+        async for event in events:
+            if event.kind == "call.waiting":
+                await session.cancel_waits("nobody is there")
+
+    with runtime.subscribe() as events:
+        cancelling = asyncio.ensure_future(cancel_at_once(events))
+        async with fail_after(5):
+            turn = await session.start_turn("Order.")
+            outcome = await turn.wait()
+        cancelling.cancel()
+    assert outcome is not None
+    assert (outcome.text, [each.status for each in outcome.calls]) == ("Nobody came.", ["cancelled"])
+
+
+@pytest.mark.promise("TURN-07")
+async def test_a_turn_that_continues_in_another_process_is_followed_there_from_its_first_event(file, open_runtime):
+    @tool(approval="required")
+    async def wipe() -> str:
+        """Wipe."""
+        return "wiped"
+
+    answers: list[Any] = [[call("w", "wipe")], "Gone."]
+    first = await Runtime.open(file, tools=[wipe], model=ScriptedModel(answers))
+    outcome = await first.session("s").ask("Wipe.")
+    await first.close()
+    second = await open_runtime(file, wipe, model=ScriptedModel(answers))
+    async with fail_after(10):
+        (turn,) = await second.recover_turns()
+        assert turn.id == outcome.turn_id
+        kinds = []
+        async for event in turn.follow():
+            kinds.append(event.kind)
+            if event.kind == "turn.waiting" and "turn.continued" in kinds:
+                (approval,) = await second.approvals("s")
+                await second.approve(approval.key)
+    assert kinds[0] == "turn.started"
+    assert kinds.count("turn.continued") == 2
+    assert kinds[-1] == "turn.ended"
+
+
+@pytest.mark.promise("TURN-03")
+async def test_turns_whose_process_is_gone_are_cut_off_and_are_continued_in_their_order(file, open_runtime):
+    begun = asyncio.Event()
+
+    async def model(request: Any) -> str:
+        if request.messages[-1].text == "one" and not begun.is_set():
+            begun.set()
+            await asyncio.Event().wait()
+        return f"Re: {request.messages[-1].text}"
+
+    first = await Runtime.open(file, model=FunctionModel(model))
+    for text in ("one", "two"):
+        await first.session("s").start_turn(text)
+    async with fail_after(10):
+        await begun.wait()
+        assert [info.cut_off for info in await first.turns()] == [False, False]
+        await first.close()
+        second = await open_runtime(file, model=FunctionModel(model))
+        assert [(info.state, info.cut_off) for info in await second.turns()] == [("queued", False), ("running", True)]
+        continued = await second.recover_turns("s")
+        assert [(await turn).text for turn in continued] == ["Re: one", "Re: two"]
+        assert await second.recover_turns() == []
+    assert [info.cut_off for info in await second.turns()] == [False, False]
+
+
+@pytest.mark.promise("TURN-07")
+async def test_the_events_of_calls_are_there_for_a_follower_that_comes_late(place, open_runtime):
+    runtime = await open_runtime(place, add, model=ScriptedModel([[call("1", "add", a=1, b=2)], "3."]))
+    turn = await runtime.session("s").start_turn("1 + 2?")
+    async with fail_after(5):
+        await turn
+        events = {event.kind: event async for event in turn.follow()}
+    assert events["call.started"].data["arguments"] == {"a": 1, "b": 2}
+    assert events["call.finished"].data["text"] == "3"

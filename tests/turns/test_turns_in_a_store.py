@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from tests.support import fail_after
-from toolwright import Runtime, ToolCall, tool
+from toolwright import App, Runtime, ToolCall, tool
 from toolwright.errors import ServiceError
 from toolwright.stores import check, prune, stats
 from toolwright.stores.contracts.inspection import Pruned
@@ -217,3 +217,20 @@ async def test_a_check_finds_rows_of_turns_that_do_not_match(file, open_runtime)
         "1 turn_steering belong to no turn",
         "1 turns are in a state that does not match their end",
     ]
+
+
+@pytest.mark.promise("EFF-13", "TURN-12")
+async def test_the_turn_of_a_sub_agent_is_not_pruned_before_the_turn_above_has_ended(file, open_runtime):
+    child = App(model=ScriptedModel(["I am the child."], name="child"))
+    answers: list[Any] = [[call("a", "ask_child", message="Who?"), call("w", "wipe", path="/x")], "Done."]
+    runtime = await open_runtime(file, child.as_tool("ask_child"), wipe, model=ScriptedModel(answers))
+    async with fail_after(10):
+        waiting = await runtime.session("s").ask("Go.")
+        assert waiting.status == "waiting"
+        later = time.time() + 1_000
+        assert (await prune(file, later)).turns == 0
+        (approval,) = await runtime.approvals("s")
+        await runtime.approve(approval.key)
+        ended = await (await runtime.turn(waiting.turn_id))
+        assert (ended.status, ended.model_calls) == ("answered", 3)
+        assert (await prune(file, later)).turns == 2

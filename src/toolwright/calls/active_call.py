@@ -133,7 +133,8 @@ class Waited(NamedTuple):
 
 
 class Past(Struct):
-    """What the journal knew of a call that came before and goes on here. `journal/` alone makes and writes it."""
+    """What the journal knew of a call that came before and goes on here. `journal/` makes and writes it; a wait that
+    begins again is taken from `waited`."""
 
     recovered: Recovery
     started_at: float | None = None
@@ -160,8 +161,8 @@ class Remembered(Struct, gc=False):
 
 
 class Suspension(Struct):
-    """What a call does durably, and what it waits for outside. Made at its first step, wait or key; `suspend/` alone
-    writes it."""
+    """What a call does durably, and what it waits for outside. `suspend/` makes it at the first step, wait or key, and
+    writes it; its batch writes `waiting`, and the end of the call takes the key back."""
 
     key: CallKey
     effects: CallEffects | None = None
@@ -264,6 +265,8 @@ class ActiveCall(PreparedCall):
     # sessions that it opened.
     depth = 0
     made: dict[str, int] | None = None
+    # How often it asked sub-agents, by attempt and question.
+    asked_agents: dict[str, int] | None = None
     opened: Mapping[str, Any] = MappingProxyType({})
 
     def fill(self, env: CallEnvironment[ActiveCall], owner: OwnerBatch, position: int) -> None:

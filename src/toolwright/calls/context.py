@@ -18,7 +18,7 @@ from toolwright.calls.journal_contract import CallT
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallLog, Recorder
 from toolwright.calls.schedule.admission import Limit
-from toolwright.clock import DeadlineBucket
+from toolwright.clock import DeadlineBucket, Deadlines
 from toolwright.crash_seams import crash_seams
 from toolwright.event_bus import Channel
 from toolwright.tools.tool import Tool
@@ -54,10 +54,10 @@ class ToolPlan:
         if crash_seams.tool_code is not None and self.mode != "process":
             self.direct, self.invoke = None, crash_seams.tool_code(self.invoke, self.mode)
 
-    def with_timeout(self, bucket: DeadlineBucket) -> ToolPlan:
+    def with_timeout(self, deadlines: Deadlines, seconds: float) -> ToolPlan:
         """The same plan for calls with a timeout of their own."""
         plan = copy.copy(self)
-        plan.bucket = bucket
+        plan.bucket = deadlines.bucket(seconds)
         return plan
 
 

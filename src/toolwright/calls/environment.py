@@ -58,6 +58,7 @@ class CallEnvironment(Generic[CallT]):
         "loop",
         "model",
         "monotonic",
+        "open_agent",
         "open_child",
         "processes",
         "redactor",
@@ -93,6 +94,7 @@ class CallEnvironment(Generic[CallT]):
         save_output: SaveOutput,
         connected_since: Callable[[str], Awaitable[float | None]],
         open_child: Callable[[CallT, str, Callable[[Any], Any]], Any],
+        open_agent: Callable[[CallT, Any, Callable[[Any], Any]], Awaitable[Any]],
         model: ModelClient | None,
         run_nested: Callable[[CallT, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
         keeper: Keeper,
@@ -129,6 +131,7 @@ class CallEnvironment(Generic[CallT]):
         # None for as long as there is nothing to redact, and then all that it costs is to look at it.
         self.redactor: Redactor | None = None
         self.open_child = open_child
+        self.open_agent = open_agent
         self.model = model
         self.deps = deps
         self.loop = loop = asyncio.get_running_loop()

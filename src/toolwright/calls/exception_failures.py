@@ -6,6 +6,7 @@ A child process imports this module to answer, so it imports little.
 from __future__ import annotations
 
 from toolwright.errors import InvalidArguments, RunRefused, ServiceError
+from toolwright.tools.model import ModelError
 from toolwright.tools.outcome import Failure, ToolError
 from toolwright.tools.validation_messages import as_data, summarise
 
@@ -40,6 +41,13 @@ def failure_told_by(name: str, error: BaseException) -> Failure | None:
     if isinstance(error, ServiceError):
         category = CATEGORY_OF_SERVICE.get(error.code, "execution")
         return Failure(category=category, code=error.code, message=str(error), source="tool")
+    if isinstance(error, ModelError):
+        category = "timeout" if error.code == "timeout" else "unavailable" if error.retry else "external"
+        message = f"The model that {name!r} asks could not answer ({error.code})"
+        retry, after = error.retry, error.after if error.retry else None
+        return Failure(
+            category=category, code=error.code, message=message, retry=retry, retry_after=after, detail=str(error)
+        )
     return None
 
 

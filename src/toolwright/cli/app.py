@@ -10,9 +10,11 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import toolwright
-from toolwright.cli.commands import approvals, batches, db, files, kv, runs, schedules, secrets, session
+from toolwright.cli.commands import approvals, batches, db, files, kv, runs, schedules, secrets, session, turns
+from toolwright.cli.commands.ask import ask
 from toolwright.cli.commands.batch import batch
 from toolwright.cli.commands.call import call
+from toolwright.cli.commands.chat import chat
 from toolwright.cli.commands.recover import recover
 from toolwright.cli.commands.resolve import resolve
 from toolwright.cli.commands.spawn import spawn
@@ -23,8 +25,9 @@ from toolwright.cli.exits import MEANINGS, reported
 
 EXIT_CODES = [f"[bold]{code}[/bold] {meaning}" for code, meaning in MEANINGS.items()]
 EPILOG = f"Exit codes: {'; '.join(EXIT_CODES)}."
-COMMANDS: list[Callable[..., None]] = [tools, call, batch, recover, resolve, spawn, worker]
+COMMANDS: list[Callable[..., None]] = [ask, chat, tools, call, batch, recover, resolve, spawn, worker]
 LISTS: dict[Callable[..., None], list[Callable[..., None]]] = {
+    turns.turns: [turns.show, turns.follow, turns.steer, turns.cancel],
     batches.batches: [batches.show],
     runs.runs: [runs.show, runs.logs, runs.follow, runs.wait, runs.cancel, runs.resume, runs.signal],
     approvals.approvals: [approvals.approve, approvals.deny],
@@ -118,7 +121,7 @@ def show_version(
     version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --version: print it as JSON.")] = False,
 ) -> None:
-    """Run the tools of an AI agent: list them, call one, run a whole batch, and manage the stored records."""
+    """Run an AI agent and its tools: talk with it, call a tool, run a whole batch, and manage the stored records."""
     if not version:
         return
     with reported():

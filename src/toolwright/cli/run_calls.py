@@ -76,7 +76,7 @@ async def run_calls(
         room = max(10_000, 8 * len(calls))
         events = None if watch is None else runtime.subscribe(limit=room)
         waits = runtime.subscribe(limit=room)
-        seen_to = _end_what_waits(waits, runtime) if store is None else _say_what_waits(waits, store)
+        seen_to = end_what_waits(waits, runtime) if store is None else _say_what_waits(waits, store)
         looking = asyncio.ensure_future(seen_to)
         batch = runtime.session(session).start_batch(calls, scope=scope)
         with interruptible(runtime, batch, leave=store is not None) as interrupts:
@@ -106,13 +106,16 @@ async def _with_what_is_left(outcomes: list[ToolOutcome], store: str, session: s
     ]
 
 
-async def _end_what_waits(events: Subscription, runtime: Runtime) -> None:
+async def end_what_waits(events: Subscription, runtime: Runtime, *, decided_here: bool = False) -> None:
     """Cancel waits that nobody can answer: a wait in memory cannot be reached by another process.
 
     A tool may be prepared for an event or a signal that does not come in time, and may send signals to a run itself.
+    With `decided_here`, a person at this terminal decides about approvals.
     """
     async for event in events:
         if not isinstance(event, CallWaiting) or (event.what != "completion" and event.deadline is not None):
+            continue
+        if decided_here and event.what in INBOX:
             continue
         if event.what != "signal" or not event.call_id.startswith(PREFIX):
             what = f"{event.what} {event.name!r}" if event.name else event.what
@@ -123,16 +126,18 @@ async def _end_what_waits(events: Subscription, runtime: Runtime) -> None:
 async def _say_what_waits(events: Subscription, store: str) -> None:
     """Print to stderr the actions that a person must take for a call to continue."""
     async for event in events:
-        if not isinstance(event, CallWaiting) or event.what == "sleep":
-            continue
-        who = f"Call {event.call_id!r} of tool {event.tool!r}"
-        if event.what in INBOX:
-            why = "it was cut off by a crash, and may have run" if event.what == "crash" else "it needs approval"
-            remedy = shown_command("approvals", store, "approve", event.call_id)
-            echo(f"{who} waits for a person, as {why}: {remedy}", err=True)
-        else:
-            named = f" {event.name!r}" if event.name else ""
-            echo(f"{who} waits for its {event.what}{named}; Ctrl-C leaves it waiting", err=True)
+        if isinstance(event, CallWaiting) and event.what != "sleep":
+            told = told_wait(event.call_id, event.tool, event.what, event.name, store)
+            echo(told if event.what in INBOX else f"{told}; Ctrl-C leaves it waiting", err=True)
+
+
+def told_wait(call_id: str, tool: str, what: str, name: str, store: str) -> str:
+    """A line about a call that waits, with the command by which a person lets it continue."""
+    who = f"Call {call_id!r} of tool {tool!r}"
+    if what in INBOX:
+        why = "it was cut off by a crash, and may have run" if what == "crash" else "it needs approval"
+        return f"{who} waits for a person, as {why}: {shown_command('approvals', store, 'approve', call_id)}"
+    return f"{who} waits for its {what}{f' {name!r}' if name else ''}"
 
 
 def shown_command(name: str, store: str, *words: str) -> str:

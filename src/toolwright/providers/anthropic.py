@@ -24,6 +24,7 @@ from toolwright.providers.conversation import (
     rebuilt_text,
     used_ids,
 )
+from toolwright.providers.half_characters import joined_halves
 from toolwright.providers.provider_errors import error_said, words_of
 from toolwright.providers.provider_model import AnswerReader, ProviderModel
 from toolwright.tools.model import (
@@ -75,6 +76,11 @@ class Anthropic(ProviderModel):
     extra: ClassVar[str] = "anthropic"
     format: ClassVar[str] = wire.NAME
     key_variables: ClassVar[tuple[str, ...]] = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+    other_credentials: ClassVar[tuple[str, ...]] = (
+        "ANTHROPIC_PROFILE",
+        "ANTHROPIC_IDENTITY_TOKEN",
+        "ANTHROPIC_IDENTITY_TOKEN_FILE",
+    )
     address_variable: ClassVar[str] = "ANTHROPIC_BASE_URL"
 
     def __init__(
@@ -100,9 +106,13 @@ class Anthropic(ProviderModel):
         """A client that does not retry. Imports the library."""
         import anthropic
 
-        from toolwright.providers.bounded_errors import bound_error
+        from toolwright.providers.http_limits import bound_error, timeouts
 
-        options: dict[str, Any] = {"base_url": self.address or ADDRESS, "timeout": self.timeout, "max_retries": 0}
+        options: dict[str, Any] = {
+            "base_url": self.address or ADDRESS,
+            "timeout": timeouts(self.timeout),
+            "max_retries": 0,
+        }
         if self._given_key is not None or self._base_url is not None:
             options["api_key"] = self._key() or _NO_KEY
         elif self._key() is None and self.address is not None:
@@ -115,9 +125,9 @@ class Anthropic(ProviderModel):
     def _sent(self, client: Any, body: dict[str, Any], stream: bool) -> AbstractAsyncContextManager[Any]:
         # All in `extra_body`: the library copies and converts the fields that it knows, message by message.
         create = client.messages.with_streaming_response.create
-        sent: AbstractAsyncContextManager[Any] = create(
-            messages=(), model=self.name, max_tokens=body["max_tokens"], timeout=self.timeout, extra_body=body
-        )
+        # With a timeout of the request, the library does not refuse long answers that are not streamed.
+        fixed = {"messages": (), "model": self.name, "max_tokens": body["max_tokens"], "timeout": client.timeout}
+        sent: AbstractAsyncContextManager[Any] = create(**fixed, extra_body=body)
         return sent
 
     def _reader(self, request: ModelRequest) -> AnswerReader:
@@ -397,7 +407,7 @@ class _MessageReader:
             block = self._blocks[place]
             item = block.written()
             if block.input:
-                text = "".join(block.input)
+                text = joined_halves("".join(block.input))
                 found = parsed_arguments(text)
                 item["input"] = {UNPARSED: text} if found is None else found
                 if found is None and item.get("type") == "tool_use":

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.providers.conversation import UNPARSED, own_id, parsed_arguments
+from toolwright.providers.half_characters import joined_halves
 from toolwright.tools.call import ToolCall
 from toolwright.tools.model import CallDelta
 
@@ -126,7 +127,9 @@ class ChatCalls:
         return said
 
     def written(self) -> list[dict[str, Any]]:
-        """The calls as they go back to the server: arguments are text, and JSON."""
+        """The calls as they go back to the server, when all has come: arguments are text, and JSON."""
+        for call in self._calls:
+            call.pieces = [joined_halves(call.arguments)]
         return [_written(call) for call in self._calls]
 
     def as_given(self, calls: list[ToolCall]) -> list[ToolCall]:

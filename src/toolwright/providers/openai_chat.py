@@ -101,9 +101,7 @@ class OpenAIChat(ProviderModel):
     def _sent(self, client: Any, body: dict[str, Any], stream: bool) -> AbstractAsyncContextManager[Any]:
         # All in `extra_body`: the library copies and converts the fields that it knows, message by message.
         create = client.chat.completions.with_streaming_response.create
-        sent: AbstractAsyncContextManager[Any] = create(
-            messages=(), model=self.name, timeout=self.timeout, extra_body=body
-        )
+        sent: AbstractAsyncContextManager[Any] = create(messages=(), model=self.name, extra_body=body)
         return sent
 
     def _reader(self, request: ModelRequest) -> AnswerReader:
@@ -361,6 +359,7 @@ def _usage(given: dict[str, Any]) -> Usage:
         input=count(given.get("prompt_tokens")),
         output=count(given.get("completion_tokens")),
         cache_read=count(field(given, "prompt_tokens_details", "cached_tokens")),
+        cache_write=count(field(given, "prompt_tokens_details", "cache_write_tokens")),
         reasoning=count(field(given, "completion_tokens_details", "reasoning_tokens")),
     )
 

@@ -15,11 +15,11 @@ def new_client(key: str | None, address: str | None, timeout: float) -> Any:
     """A client that does not retry. Imports the library."""
     import openai
 
-    from toolwright.providers.bounded_errors import bound_error
+    from toolwright.providers.http_limits import bound_error, timeouts
 
     http = openai.DefaultAsyncHttpxClient(event_hooks={"response": [bound_error]})
     client = openai.AsyncOpenAI(
-        api_key=key or _NO_KEY, base_url=address or ADDRESS, timeout=timeout, max_retries=0, http_client=http
+        api_key=key or _NO_KEY, base_url=address or ADDRESS, timeout=timeouts(timeout), max_retries=0, http_client=http
     )
     # Each imports a good part of the library when it is first used, which takes long.
     _ = client.chat.completions.with_streaming_response, client.responses.with_streaming_response

@@ -98,7 +98,7 @@ class OpenAIResponses(ProviderModel):
     def _sent(self, client: Any, body: dict[str, Any], stream: bool) -> AbstractAsyncContextManager[Any]:
         # All in `extra_body`: the library copies and converts the fields that it knows, item by item.
         create = client.responses.with_streaming_response.create
-        sent: AbstractAsyncContextManager[Any] = create(model=self.name, timeout=self.timeout, extra_body=body)
+        sent: AbstractAsyncContextManager[Any] = create(model=self.name, extra_body=body)
         return sent
 
     def _reader(self, request: ModelRequest) -> AnswerReader:
@@ -373,6 +373,7 @@ def _usage(given: object) -> Usage:
         input=count(field(given, "input_tokens")),
         output=count(field(given, "output_tokens")),
         cache_read=count(field(given, "input_tokens_details", "cached_tokens")),
+        cache_write=count(field(given, "input_tokens_details", "cache_write_tokens")),
         reasoning=count(field(given, "output_tokens_details", "reasoning_tokens")),
     )
 

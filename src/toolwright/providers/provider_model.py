@@ -8,6 +8,7 @@ does, or `async with model`; otherwise each request has its own.
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import os
 from abc import ABC, abstractmethod
@@ -17,12 +18,14 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
+import msgspec
 from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.errors import ConversionError, MissingRequirement, ToolwrightError
 from toolwright.extras import how_to_install, missing_libraries
 from toolwright.providers.event_stream import EventReader
+from toolwright.providers.half_characters import HalfCharacters, joined_everywhere
 from toolwright.providers.prices import Price
 from toolwright.providers.provider_errors import cleaned, error_of_status
 from toolwright.tools.model import Answer, Delta, ModelError, ModelRequest
@@ -89,6 +92,8 @@ class ProviderModel(ABC):
     format: ClassVar[str]
     """The name of the form in which it gives answers: the `format` of `Answer.native`."""
     key_variables: ClassVar[tuple[str, ...]]
+    other_credentials: ClassVar[tuple[str, ...]] = ()
+    """Variables of the environment by which the library finds credentials of another kind."""
     address_variable: ClassVar[str]
 
     def __init__(
@@ -148,7 +153,8 @@ class ProviderModel(ABC):
         Raises:
             MissingRequirement: there is none.
         """
-        if self._client_given is None and self.address is None and self._key() is None:
+        found = self._key() is not None or any(map(os.environ.get, self.other_credentials))
+        if self._client_given is None and self.address is None and not found:
             variables = " or ".join(self.key_variables)
             raise MissingRequirement(f"Model {self.spec!r} needs a key, and there is none; set {variables}")
 
@@ -169,16 +175,19 @@ class ProviderModel(ABC):
                 for delta in reader.whole(self._json(await received.content())):
                     yield delta
             else:
-                events = EventReader()
+                events, halves = EventReader(), HalfCharacters()
                 while not reader.ended:
                     chunk = await received.chunk()
                     for event in events.end() if chunk is None else events.feed(chunk):
                         for delta in () if reader.ended else reader.take(event.name, event.data):
-                            yield delta
+                            if (whole := halves.completed(delta)) is not None:
+                                yield whole
                     if chunk is None:
                         break
                 else:
                     await received.drain()
+                for delta in halves.rest():
+                    yield delta
         yield self._answer(reader)
 
     def _answer(self, reader: AnswerReader) -> Answer:
@@ -192,6 +201,7 @@ class ProviderModel(ABC):
         except ConversionError as error:
             problem = ModelError(f"{self.spec} gave an answer that is not one of its protocol ({error})", "bad_answer")
         else:
+            answer = _in_unicode(answer)
             return answer if self.price is None else replace(answer, usage=self.price.applied(answer.usage))
         raise problem
 
@@ -206,7 +216,10 @@ class ProviderModel(ABC):
         try:
             return jsonx.decode(content)
         except (jsonx.DecodeError, RecursionError, ValueError):
-            pass
+            if b"\\ud" in content.lower():  # perhaps half of a character, which the fast decoder refuses
+                with suppress(ValueError, RecursionError):
+                    jsonx.require_shallow(content)
+                    return json.loads(content, parse_constant=_refuse_constant)
         raise ModelError(
             f"{self.spec} gave {cleaned(repr(content[:80]), self._secrets())}, which is not JSON; check that "
             f"{self.server} is the right server",
@@ -353,6 +366,19 @@ class ProviderModel(ABC):
     @abstractmethod
     def _reader(self, request: ModelRequest) -> AnswerReader:
         """A reader for the answer to a request."""
+
+
+def _in_unicode(answer: Answer) -> Answer:
+    """The answer, with the halves of characters that a server sent apart put together."""
+    try:
+        jsonx.encode_unchecked(answer)
+    except UnicodeEncodeError:
+        return msgspec.convert(joined_everywhere(msgspec.to_builtins(answer)), Answer)
+    return answer
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
 
 
 class _Received:

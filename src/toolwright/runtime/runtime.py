@@ -201,9 +201,19 @@ class Runtime:
         if store is None:
             return []
         recovered = await recover(store.journal, parts.sessions, session, scope)
-        if scope is None and parts.shared.durable:
-            await parts.turns.recover(session)
+        if scope is None:
+            await self.recover_turns(session)
         return recovered
+
+    async def recover_turns(self, session: str | None = None) -> list[TurnClient]:
+        """Continue the turns that a crash cut off, of a session or of all; return their handles, to await or follow.
+
+        `recover` does the same, and finishes calls that belong to no turn as well.
+        """
+        parts = self._open_parts()
+        if session is not None:
+            require_session_id(session)
+        return [] if not parts.shared.durable else list(await parts.turns.recover(session))
 
     # --- waiting calls: decisions of a person or another program
 
@@ -392,7 +402,7 @@ class Runtime:
     def prompt(self) -> str:
         """The prompt of the active capabilities, for the model."""
         parts = self._parts
-        return prompt_of(parts.arranged, parts.late_capabilities, parts.shared)
+        return prompt_of(parts.arranged, parts.late_capabilities, parts.shared.tools)
 
     def subscribe(self, *, limit: int = 10_000) -> Subscription:
         """Watch the events of every session; close the subscription when done."""
@@ -464,6 +474,7 @@ async def _close(parts: Parts) -> None:
     try:
         await _stop(parts)
     finally:
+        await parts.agents.close()
         if parts.lifespan is not None:
             await parts.lifespan.exit()
 

@@ -22,6 +22,7 @@ from toolwright.calls.record import MemoryCallLog
 from toolwright.calls.schedule.admission import Limit
 from toolwright.clock import Clock, Deadlines
 from toolwright.event_file import EventFile
+from toolwright.runtime.agents import Agents
 from toolwright.runtime.capabilities import Arranged, LateCapabilities
 from toolwright.runtime.lifespan import LifespanTask
 from toolwright.runtime.stores import Storage
@@ -31,9 +32,10 @@ from toolwright.session.archive.admin import Archives
 from toolwright.session.core import BackgroundClients
 from toolwright.session.inbox import Inbox
 from toolwright.session.open_sessions import OpenSessions
-from toolwright.session.parts import Lifetime, SharedParts
+from toolwright.session.parts import Lifetime, SharedParts, TurnDefaults
 from toolwright.stores.contracts.sessions import Quotas
 from toolwright.tools.model import HoldsConnections, ModelClient
+from toolwright.tools.registry import ToolSource
 from toolwright.tools.turn_protocols import Budget
 from toolwright.turns.memory_store import MemoryTurnStore
 from toolwright.turns.turns import SessionTurnsClient, Turns
@@ -52,6 +54,7 @@ class Parts:
     sessions: OpenSessions
     background: Background
     turns: Turns
+    agents: Agents
     inbox: Inbox
     archives: Archives
     event_files: list[EventFile] = field(default_factory=list)
@@ -79,6 +82,9 @@ def wire(
         clock=clock,
         call_log=MemoryCallLog() if call_log is None else call_log,
         model=_model(app.model),
+        turn_defaults=TurnDefaults(
+            budget=app.budget or Budget(), instructions=lambda: instructions(app, arranged, late, shared.tools)
+        ),
         deps=deps,
         effects=storage.effects,
         new_journal=storage.new_journal,
@@ -91,6 +97,7 @@ def wire(
         processes=ProcessPool(),
         limit=Limit("a slot of the runtime", policy.runtime_concurrency),
     )
+    agents = Agents(app.lifespan, _model, lambda app, own, late: lambda: instructions(app, own, late, own.tools))
     # Sessions start background work, which runs in sessions: each session is given its clients when it is opened.
     sessions = OpenSessions(
         shared,
@@ -100,6 +107,7 @@ def wire(
             partial(Schedules, background),
             partial(Triggers, background),
             partial(SessionTurnsClient, turns),
+            agents.parts,
         ),
     )
     scheduler = Scheduler(lambda: storage.stores().schedules, limits_of(policy, quotas.resources, queue=True))
@@ -108,8 +116,6 @@ def wire(
         shared,
         lambda: sessions,
         lambda: storage.stores().turns if in_memory is None else in_memory,
-        budget=app.budget or Budget(),
-        instructions=lambda: instructions(app, arranged, late, shared),
         poke_worker=lambda: background.poke(),
     )
     background = Background(
@@ -125,6 +131,7 @@ def wire(
         sessions=sessions,
         background=background,
         turns=turns,
+        agents=agents,
         inbox=Inbox(shared, sessions),
         archives=Archives(shared, sessions, in_memory),
     )
@@ -141,12 +148,12 @@ def _model(given: str | ModelClient | None) -> ModelClient | None:
     return given
 
 
-def prompt_of(arranged: Arranged, late: LateCapabilities, shared: SharedParts) -> str:
+def prompt_of(arranged: Arranged, late: LateCapabilities, tools: ToolSource) -> str:
     """The prompts of the active capabilities, those of tools that were registered since the opening included."""
-    active = (*arranged.active, *late.of(shared.tools.snapshot()))
+    active = (*arranged.active, *late.of(tools.snapshot()))
     return "\n\n".join(one.prompt.strip() for one in active if one.prompt.strip())
 
 
-def instructions(app: AppSettings, arranged: Arranged, late: LateCapabilities, shared: SharedParts) -> str:
+def instructions(app: AppSettings, arranged: Arranged, late: LateCapabilities, tools: ToolSource) -> str:
     """What the model is told before every conversation: the owner's words, then the prompts of the capabilities."""
-    return "\n\n".join(text for text in (app.instructions.strip(), prompt_of(arranged, late, shared)) if text)
+    return "\n\n".join(text for text in (app.instructions.strip(), prompt_of(arranged, late, tools)) if text)

@@ -22,6 +22,8 @@ from toolwright.tools.definition import ToolDefinition
 Calls = Iterable[ToolCall | Mapping[str, Any]]
 MOST = 100
 """How many child sessions one call may open: each has quotas of its own."""
+AGENT = "@agent"
+"""The name of the child session of a call that is a sub-agent."""
 SENDERS = ("user", "assistant", "tool")
 """The senders that a tool may use in a session that it opened; "runtime" is reserved for the runtime."""
 
@@ -51,6 +53,11 @@ class SessionState:
         if name.startswith("_") or name == "session":
             raise AttributeError(f"A session has no {name!r}")
         return getattr(self._services, name)
+
+
+def is_of_agent(session: str) -> bool:
+    """True for the session of a sub-agent, and for sessions below it: only its app has its tools."""
+    return f"/{AGENT}-" in session
 
 
 def child_id(call: CallKey, name: str, opened: int) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -29,7 +29,7 @@ from toolwright.calls.suspend.suspend import enter
 from toolwright.errors import KeyRefused, RunError, ToolwrightError
 from toolwright.event_bus import Channel
 from toolwright.events import AnyEvent
-from toolwright.session.children import SENDERS, Calls, SessionState, child_id
+from toolwright.session.children import AGENT, SENDERS, Calls, SessionState, child_id
 from toolwright.session.idle import OtherWork, wait_for_idle
 from toolwright.session.parts import SharedParts
 from toolwright.session.read_only import ReadOnlySession
@@ -44,13 +44,14 @@ from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Intent
 from toolwright.stores.contracts.turns import TURN_SCOPE
 from toolwright.stores.contracts.waits import Resolution
 from toolwright.tools.background_protocols import RunsClient, SchedulesClient, TriggersClient
-from toolwright.tools.call import ToolCall
+from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
+from toolwright.tools.model import ModelClient
 from toolwright.tools.outcome import ToolOutcome, encodable
-from toolwright.tools.registry import ScopedRegistry, Snapshot, ToolSource, find
+from toolwright.tools.registry import ScopedRegistry, Snapshot, ToolRegistry, ToolSource, find
 from toolwright.tools.tool import Tool
-from toolwright.tools.turn_protocols import TurnsClient
+from toolwright.tools.turn_protocols import AskOptions, Budget, TurnOutcome, TurnsClient
 
 MOST_CONTEXTS = 32
 """How many contexts for calls of other sessions are remembered."""
@@ -68,6 +69,17 @@ class BackgroundClients(NamedTuple):
     schedules: Callable[[SessionCore, Marker, Origin, Guard | None], SchedulesClient]
     triggers: Callable[[SessionCore, Marker, Origin, Guard | None], TriggersClient]
     turns: Callable[[SessionCore], TurnsClient]
+    agent: Callable[[Any, SharedParts], Awaitable[AgentParts]]
+    """Gives the parts of an app that runs as a sub-agent of a session with these shared parts."""
+
+
+class AgentParts(NamedTuple):
+    """What the sessions of an app have that runs as the sub-agent of another."""
+
+    shared: SharedParts
+    tools: ToolSource
+    hooks: Hooks
+    policy: Policy | None
 
 
 class RunBatch(NamedTuple):
@@ -109,7 +121,7 @@ class SessionCore:
         hooks: Hooks,
         *,
         background: BackgroundClients,
-        open_child: Callable[[SessionCore, str, Policy, tuple[Policy, ...]], SessionCore],
+        open_child: Callable[[SessionCore, str, Policy, tuple[Policy, ...], AgentParts | None], SessionCore],
         tools: ToolSource | None = None,
     ) -> None:
         self.id = session_id
@@ -144,6 +156,7 @@ class SessionCore:
             view=ReadOnlySession(session_id, self.definitions, lambda: self.services),
             know=self._know if shared.durable else None,
             open_child=self._child_of_call,
+            open_agent=self._agent_of_call,
             model=shared.model,
             deps=shared.deps,
         )
@@ -166,6 +179,8 @@ class SessionCore:
         self.run_batches: dict[Batch, None] = {}
         """The batches of background runs and of their calls: waiting for the session, or cancelling it, does not
         include them."""
+        self.opened_by: ActiveCall | None = None
+        """The call that opened the session, for a child session: its turns are part of this call."""
         self.turns: OtherWork | None = None
         """The turns of the session that this process works on, while there are some."""
         self._use_policy(policy)
@@ -217,7 +232,7 @@ class SessionCore:
         """Start the calls of one answer of a turn; inside of a call, as calls of that call."""
         parent = CURRENT.get()
         changes: PolicySettings = {} if self.policy.continue_on_failure else {"continue_on_failure": True}
-        return self._make_batch(calls, scope, changes, parent, ()).start(at_once=parent is None)
+        return self._make_batch(calls, scope, changes, parent, (), "model").start(at_once=parent is None)
 
     def _make_batch(
         self,
@@ -226,6 +241,7 @@ class SessionCore:
         changes: PolicySettings,
         parent: ActiveCall | None,
         under: tuple[Policy, ...],
+        nested_source: CallSource = "tool",
     ) -> Batch:
         tools = self.all_tools()
         if self._offer.late != self._late:
@@ -245,7 +261,13 @@ class SessionCore:
             context = self._make_context(context.policy.but(**changes), environment, limits, restrictions)
         own = context.env is self.environment
         batch = Batch(
-            calls, tools if own else self.tools_of_runs(), context, scope=scope, parent=parent, ended=self._ended
+            calls,
+            tools if own else self.tools_of_runs(),
+            context,
+            scope=scope,
+            parent=parent,
+            nested_source=nested_source,
+            ended=self._ended,
         )
         if own:
             self.own_batches[batch] = None
@@ -430,6 +452,10 @@ class SessionCore:
 
     # --- its tools
 
+    def use_tools(self, tools: ToolSource) -> None:
+        """Have these tools from now on, in place of all others."""
+        self.tools = ScopedRegistry(tools)
+
     def all_tools(self) -> Snapshot:
         """The tools of the session."""
         offer, tools = self._offer, self.tools.snapshot()
@@ -535,16 +561,22 @@ class SessionCore:
 
     # --- sessions that its calls open
 
-    def _child_of_call(self, run: ActiveCall, name: str, guard: Guard) -> ChildSession:
-        """The child session of a call, under the policy of its batch."""
+    def _child_of_call(self, run: ActiveCall, name: str, guard: Guard, agent: AgentParts | None = None) -> ChildSession:
+        """The child session of a call, under the policy of its batch; for a sub-agent, under that of its app, too."""
         call = enter(run).key
         child: SessionCore | None = run.opened.get(name)
         if child is None:
             id, context = child_id(call, name, len(run.opened)), run.owner.context
-            child = self._open_child(self, id, run.owner.policy, context.authority)
+            policy = run.owner.policy if agent is None or agent.policy is None else agent.policy
+            child = self._open_child(self, id, policy, context.authority, agent)
+            child.opened_by = run
             run.opened = {**run.opened, name: child}
-        services = child._services(Marks(call, child.id), run.owner.policy, guard, senders=SENDERS)
+        services = child._services(Marks(call, child.id), child.policy, guard, senders=SENDERS)
         return ChildSession(child, services)
+
+    async def _agent_of_call(self, run: ActiveCall, app: object, guard: Guard) -> ChildSession:
+        """The session in which an app runs as the sub-agent of a call."""
+        return self._child_of_call(run, AGENT, guard, await self.background.agent(app, self.shared))
 
     # --- its connections
 
@@ -631,6 +663,26 @@ class ChildSession(SessionState):
         """Run one tool in the child."""
         (outcome,) = await self.run_batch([ToolCall(name=name, arguments=arguments)])
         return outcome
+
+    async def ask(
+        self,
+        message: str,
+        *,
+        tools: Iterable[Any] | None = None,
+        model: str | ModelClient | None = None,
+        budget: Budget | None = None,
+        answer: Any = None,
+    ) -> TurnOutcome:
+        """Run a turn in the child, as a sub-agent of the call that opened it; see `ChildSessionClient.ask`."""
+        run = CURRENT.get()
+        if self._closed or run is None or run is not self._core.opened_by:
+            raise ToolwrightError(
+                f"The session {self.id!r} is not one of this call, or was closed; open one by ctx.open_child(...)"
+            )
+        if tools is not None:
+            self._core.use_tools(ToolRegistry(tools))
+        options: AskOptions = {"model": model, "budget": budget, "answer": answer}
+        return await self._core.background.turns(self._core).ask_in_call(run, message, options)
 
     async def wait_for_idle(self, timeout: float | None = None) -> bool:
         """Wait until nothing in the child runs, or only waits for something outside; False when that takes too long.

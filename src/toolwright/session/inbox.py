@@ -129,25 +129,26 @@ class Inbox:
             tool = self._sessions.tool(asked.key.call.session, about.tool)
             if tool is not None and tool.definition.id == about.tool_id:
                 require_fitting(tool, arguments)
-        return await self._decide(named, resolution, "allow", always)
+        remembered = None if always is None else await self._remembered(named, "allow", always, resolution)
+        return _shown(await self._controller.resolve(named, resolution, remembered))
 
     async def deny(self, key: str, reason: str | None, always: Mapping[str, Any] | None, by: str | None) -> Resolved:
         """Deny a call."""
         named, said = self._read(key, *INBOX), reason
         if reason is not None:
             said = await self._sessions.redacted(named.call.session, reason)
-        return await self._decide(named, _denied(self._clock.now(), said, by, always), "deny", always)
+        resolution = _denied(self._clock.now(), said, by, always)
+        remembered = None if always is None else await self._remembered(named, "deny", always, resolution)
+        return _shown(await self._controller.resolve(named, resolution, remembered))
 
-    async def _decide(
-        self, key: WaitKey, resolution: Resolution, effect: Literal["allow", "deny"], always: Mapping[str, Any] | None
-    ) -> Resolved:
-        if always is None:
-            return _shown(await self._controller.resolve(key, resolution))
+    async def _remembered(
+        self, key: WaitKey, effect: Literal["allow", "deny"], always: Mapping[str, Any], resolution: Resolution
+    ) -> Remembered | None:
+        """The decision for later calls, if the request is still open."""
         if key.kind != "approval":
             raise ToolwrightError("A call that a crash cut off is decided each time; leave out always=")
         asked = await self._asked(key)
-        remembered = None if asked is None else _remember(asked, effect, always, resolution)
-        return _shown(await self._controller.resolve(key, resolution, remembered))
+        return None if asked is None else _remember(asked, effect, always, resolution)
 
     async def _asked(self, key: WaitKey) -> Wait | None:
         """The request of a key, while it is open."""
@@ -234,13 +235,14 @@ def _approved(
     """
     if arguments is not None and not isinstance(arguments, Mapping):
         raise ToolwrightError(f"The arguments {arguments!r:.200} are not an object; use a mapping")
+    who = _who(by)
     try:
         payload = jsonx.encode(Said(None if arguments is None else dict(arguments)))
     except (TypeError, ValueError, RecursionError) as error:
         raise ToolwrightError(f"The arguments have no JSON form: {error}") from error
     if always is not None:
         payload = jsonx.encode({**jsonx.decode(payload), "always": jsonx.decode(_pattern(always))})
-    return Resolution("ok", at, payload, by=_who(by))
+    return Resolution("ok", at, payload, by=who)
 
 
 def _denied(at: float, reason: str | None, by: str | None, always: Mapping[str, Any] | None = None) -> Resolution:

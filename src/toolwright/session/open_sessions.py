@@ -9,7 +9,7 @@ from toolwright.calls.hooks import Hooks, Projector
 from toolwright.calls.policy import Policy
 from toolwright.calls.redactor import Redactor
 from toolwright.errors import ToolwrightError
-from toolwright.session.core import BackgroundClients, SessionCore
+from toolwright.session.core import AgentParts, BackgroundClients, SessionCore
 from toolwright.session.parts import SharedParts
 from toolwright.session.session import Session
 from toolwright.tools.outcome import encodable
@@ -138,9 +138,16 @@ class OpenSessions:
     def _find(self, session_id: str) -> SessionCore | None:
         return self._cores.get(session_id) or self._children.get(session_id)
 
-    def _make(self, session_id: str, policy: Policy, hooks: Hooks, tools: ToolSource | None = None) -> SessionCore:
+    def _make(
+        self,
+        session_id: str,
+        policy: Policy,
+        hooks: Hooks,
+        tools: ToolSource | None = None,
+        shared: SharedParts | None = None,
+    ) -> SessionCore:
         return SessionCore(
-            self._shared,
+            shared or self._shared,
             session_id,
             policy,
             hooks,
@@ -150,10 +157,22 @@ class OpenSessions:
         )
 
     def _open_child(
-        self, parent: SessionCore, session_id: str, policy: Policy, restrictions: tuple[Policy, ...]
+        self,
+        parent: SessionCore,
+        session_id: str,
+        policy: Policy,
+        restrictions: tuple[Policy, ...],
+        agent: AgentParts | None,
     ) -> SessionCore:
-        core = self._find(session_id)
+        if agent is None:
+            agent = AgentParts(parent.shared, parent.tools, parent.hooks, None)
+            core = self._find(session_id)
+        else:
+            # A session that was opened in another way, such as to read its messages, has the tools of another app.
+            core = self._children.get(session_id)
+            core = None if core is None or core.shared is not agent.shared else core
         if core is None:
-            core = self._children[session_id] = self._make(session_id, policy, parent.hooks, parent.tools)
+            core = self._make(session_id, policy, agent.hooks, agent.tools, agent.shared)
+            self._children[session_id] = core
         core.follow(policy, restrictions)
         return core

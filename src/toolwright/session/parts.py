@@ -33,6 +33,7 @@ from toolwright.stores.contracts.store import BackgroundStores
 from toolwright.tools.model import ModelClient
 from toolwright.tools.registry import ToolSource
 from toolwright.tools.tool import Tool
+from toolwright.tools.turn_protocols import Budget
 
 
 class Lifetime:
@@ -82,8 +83,19 @@ class ToolLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TurnDefaults:
+    """The options of an app that turns use where `ask` gives none."""
+
+    budget: Budget
+    instructions: Callable[[], str]
+    model: ModelClient | None = None
+    """The own model of a sub-agent. One without it is asked through the model of the turn above it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SharedParts:
-    """The parts of a runtime that all of its sessions use."""
+    """The parts of a runtime that all of its sessions use. The sessions of a sub-agent have the same with the model,
+    the dependencies, the policy and the other options of its app."""
 
     lifetime: Lifetime
     tools: ToolSource
@@ -96,6 +108,7 @@ class SharedParts:
     clock: Clock
     call_log: CallLog
     model: ModelClient | None = None
+    turn_defaults: TurnDefaults
     deps: Any = NO_LIFESPAN
     """The value of the app's lifespan in this process."""
 

@@ -10,6 +10,7 @@ from toolwright.calls.batch import Batch
 from toolwright.clock import rfc3339
 from toolwright.errors import PolicyError, RuleUnknown
 from toolwright.plain_data import plain_data
+from toolwright.session.children import is_of_agent
 from toolwright.session.open_sessions import OpenSessions
 from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Entry, Intent, JournalStore
 from toolwright.stores.contracts.turns import TURN_SCOPE
@@ -126,9 +127,12 @@ def _left(intent: Intent, error: PolicyError) -> Recovered:
 
 
 def _is_meant(entry: Entry, only_scope: str | None) -> bool:
-    """True for calls of a scope, or of any but those of background runs and turns, which continue their own calls."""
-    scope = entry.intent.key.scope
-    return not scope.startswith((RUN_SCOPE, TURN_SCOPE)) and only_scope in (None, scope)
+    """True for calls of a scope, or of any but those of background runs, turns and sub-agents, which continue their own
+    calls."""
+    session, scope, _ = entry.intent.key
+    if scope.startswith((RUN_SCOPE, TURN_SCOPE)) or is_of_agent(session):
+        return False
+    return only_scope in (None, scope)
 
 
 async def _finish(batch: Batch, session: str, scope: str) -> list[Recovered]:

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 GREP_TIMEOUT = 10.0
 """Seconds that a search in `ctx.files` may take."""
-_IN_RUNTIME = ("runs", "schedules", "triggers", "catalogue", "limited_children", "open_child")
+_IN_RUNTIME = ("runs", "schedules", "triggers", "catalogue", "limited_children", "open_child", "ask_agent")
 
 
 class Progress(NamedTuple):
@@ -359,6 +359,9 @@ class _FakeServices:
 
     def open_child(self, name: str) -> object:
         return self._double("open_child")(name)
+
+    async def ask_agent(self, app: object, message: str, options: dict[str, Any]) -> Any:
+        return await self._double("ask_agent")(app, message, **options)
 
     def _double(self, name: str) -> Any:
         if name not in self.doubles:

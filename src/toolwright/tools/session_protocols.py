@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from toolwright.tools.call import ToolCall
     from toolwright.tools.definition import ToolDefinition
+    from toolwright.tools.model import ModelClient
     from toolwright.tools.outcome import ToolOutcome
     from toolwright.tools.service_protocols import (
         AttachmentsClient,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         ResourcesClient,
         SecretsClient,
     )
+    from toolwright.tools.turn_protocols import Budget, TurnOutcome
 
 
 class SessionView(Protocol):
@@ -113,6 +115,32 @@ class ChildSessionClient(SessionClient, Protocol):
 
     async def call(self, name: str, /, **arguments: object) -> ToolOutcome:
         """Run one tool in it."""
+        ...
+
+    async def ask(
+        self,
+        message: str,
+        *,
+        tools: Iterable[Any] | None = None,
+        model: str | ModelClient | None = None,
+        budget: Budget | None = None,
+        answer: Any = None,
+    ) -> TurnOutcome:
+        """Run a turn in it, as a sub-agent of the call, and return its outcome once it has ended.
+
+        The same question of a call that is run again after a crash is the same turn: it continues, and no model call
+        is paid for twice. While the turn waits for something outside, so does the call.
+
+        Args:
+            message: the message to the model.
+            tools: tools that the child session has from now on, in place of those of the session.
+            model: the model that answers; by default that of the turn which the call is part of, or the app's.
+            budget: how much the turn may use. It never uses more than the turn above has left.
+            answer: a type for the `value` of the outcome, as for `session.ask`.
+
+        Raises:
+            TurnError: there is no model, sub-agents are nested too deeply, or something is not usable.
+        """
         ...
 
     async def wait_for_idle(self, timeout: float | None = None) -> bool:

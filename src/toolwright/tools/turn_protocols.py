@@ -28,22 +28,25 @@ class Budget(Struct, frozen=True, kw_only=True):
     """How much one turn may use. None is no limit.
 
     A turn ends as "out_of_budget" before it would use more; `limit` of its outcome names the budget that was used up.
+    The use of its sub-agents counts for it, too: a sub-agent has its own budget, and no more than its turn has left.
     The time that a turn waits for something outside, or in the queue, does not count.
     """
 
     model_calls: int | None = 10
     """Calls of the model, those of sub-agents included."""
     tool_calls: int | None = None
-    """Calls of tools. An answer with more calls than are left is not run at all."""
+    """Calls of tools, those of sub-agents included. An answer with more calls than are left is not run at all."""
     tokens: int | None = None
     """Tokens of input and output together. The last model call may exceed it; none follows."""
     cost: float | None = None
     """Cost in the currency of the model's price. It needs a model with a price."""
     seconds: float | None = None
     """Seconds of work. The model call or the tools that are running then are stopped."""
+    depth: int | None = 5
+    """How deep sub-agents may be nested below the turn; with 0 none can run."""
 
     def __post_init__(self) -> None:
-        for name in ("model_calls", "tool_calls", "tokens"):
+        for name in ("model_calls", "tool_calls", "tokens", "depth"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
                 raise ToolwrightError(f"Budget {name}={value!r:.200} is not usable; use a whole number, or None")
@@ -60,11 +63,15 @@ class Budget(Struct, frozen=True, kw_only=True):
 
 
 class TurnWait(Struct, frozen=True):
-    """A call that its turn waits for. `what` is the kind of the wait, such as "approval"."""
+    """A call that its turn waits for. `what` is the kind of the wait, such as "approval".
+
+    `session` is the session of the call: for a call of a sub-agent, that of the sub-agent.
+    """
 
     call_id: str
     tool: str
     what: str = ""
+    session: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The wait as plain data."""
@@ -96,6 +103,7 @@ class TurnOutcome(Struct, frozen=True, kw_only=True):
     usage_by_model: Mapping[str, Usage] = {}
     """The same for each model, by "provider:name"."""
     model_calls: int = 0
+    """Calls of the model, those of sub-agents included."""
     calls: tuple[ToolOutcome, ...] = ()
     """The outcomes of its tool calls, in order."""
     waits: tuple[TurnWait, ...] = ()
@@ -117,7 +125,8 @@ class TurnEvent(Struct, frozen=True, gc=False):
     The kinds: "turn.started"; "text" and "reasoning", a piece of what the model writes; "model.retrying", after which
     the text of this model call begins again; "model.answered", with text, calls and usage; "call.started",
     "call.progress", "call.finished" and the other events of calls; "turn.steered"; "turn.waiting"; "turn.continued";
-    and "turn.ended", the last.
+    and "turn.ended", the last. Events of a sub-agent, its text and reasoning excepted, have "agent." before their kind,
+    as in "agent.call.started"; their data has its `session` and `turn`, and the `parent_call_id` of the call it is.
     """
 
     number: int
@@ -155,6 +164,13 @@ class TurnInfo(Struct, frozen=True, kw_only=True):
     text: str = ""
     reason: str | None = None
     cancel_reason: str | None = None
+    """Why it is to stop, or was stopped."""
+    cut_off: bool = False
+    """True when the process that worked on it is gone, and no other has taken it yet; `recover` continues it."""
+    parent_session: str | None = None
+    """For the turn of a sub-agent: the session of the call that runs it."""
+    parent_call_id: str | None = None
+    """For the turn of a sub-agent: the id of that call."""
 
     def to_json(self) -> dict[str, Any]:
         """The turn as plain data."""
@@ -220,3 +236,7 @@ class TurnsClient(Protocol):
     async def list(self, *, active: bool = False, limit: int = 100) -> builtins.list[TurnInfo]: ...
 
     async def get(self, id: str) -> TurnClient: ...
+
+    async def ask_in_call(self, call: Any, message: str, options: AskOptions) -> TurnOutcome:
+        """Run a turn as part of a running call, in a session that this call opened."""
+        ...

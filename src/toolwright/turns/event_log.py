@@ -22,6 +22,8 @@ Source: TypeAlias = Mapping[str, Any] | AnyEvent | Answer | ToolOutcome | TurnOu
 """The data of an event: a mapping, or a value that it is made of when somebody reads it."""
 LONGEST_TEXT = 2_000
 """Characters of the text of an outcome in an event; the history has all of it."""
+NESTED = "agent."
+"""Prefix of the kinds of a sub-agent's events in the log of the turn above it."""
 MOST = 20_000
 """How many events are remembered here; a store has them all."""
 REMEMBERED = 2_000
@@ -41,11 +43,21 @@ class TurnLog:
         self._unwritten = 0
         self._waiters: list[asyncio.Future[None]] = []
         self.followers = 0
+        self.has_handle = False
+        """True when somebody was given a handle of the turn, and may follow it later."""
+        self._above: TurnLog | None = None
+        self._about: Mapping[str, Any] = {}
 
     @property
     def watched(self) -> bool:
-        """True when somebody reads every event: the store, or a follower."""
-        return self.stored or self.followers > 0
+        """True when somebody reads every event, or may: the store, a follower, or the holder of a handle."""
+        if self.stored or self.followers > 0 or self.has_handle:
+            return True
+        return self._above is not None and self._above.watched
+
+    def tell_above(self, above: TurnLog, about: Mapping[str, Any]) -> None:
+        """Add the events to the log of the turn above, too, with some data about this one."""
+        self._above, self._about = above, about
 
     def add(self, kind: str, data: Source) -> None:
         """Add an event, and wake the followers."""
@@ -57,6 +69,11 @@ class TurnLog:
             self._events.popleft()
         if self._waiters:
             self._wake()
+        if self._above is not None and kind not in ("text", "reasoning"):
+            if kind.startswith(NESTED):
+                self._above.add(kind, data)  # of a sub-agent of this one, whose data says so
+            else:
+                self._above.add(NESTED + kind, {**_data(data), **self._about})
 
     def push(self, event: AnyEvent) -> None:
         """Add the event of a call."""
@@ -68,8 +85,8 @@ class TurnLog:
         self._wake()
 
     def has_after(self, number: int) -> bool:
-        """True when all events beyond a number are remembered here."""
-        return not self._events or self._events[0][0] <= number + 1 or number >= self.last
+        """True when all events beyond a number are remembered here; those of an earlier process never are."""
+        return number >= self.last or (bool(self._events) and self._events[0][0] <= number + 1)
 
     def after(self, number: int) -> list[TurnEvent]:
         """The events beyond a number that are remembered here."""

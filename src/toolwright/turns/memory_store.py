@@ -63,6 +63,8 @@ class MemoryTurnStore:
             options=new.options,
             created_at=new.at,
             owner=None if new.anywhere else "memory",
+            caller=new.caller,
+            above=new.above,
         )
         queue = self._queues.setdefault(new.session, [])
         queue.append(new.id)
@@ -77,6 +79,9 @@ class MemoryTurnStore:
             return []
         heads = [self._turns[queue[0]] for queue in self._queues.values() if queue]
         return [head.session for head in heads if head.owner is None][:limit]
+
+    async def below(self, above: str) -> builtins.list[TurnRecord]:
+        return [turn for turn in self._turns.values() if turn.above == above]
 
     def _take(self, turn: TurnRecord, at: float) -> TurnRecord:
         if turn.started_at is None:

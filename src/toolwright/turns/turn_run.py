@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -69,6 +70,10 @@ class Progress(Struct, omit_defaults=True):
     """The number of the last steering message that the model was given."""
     text: str = ""
     """What the model said last."""
+    agent_model_calls: int = 0
+    """Model calls of its sub-agents, whose tokens are in `usage`; those of the calls that still run are not counted."""
+    agent_tool_calls: int = 0
+    """Calls of tools that its sub-agents made."""
 
     @property
     def total(self) -> Usage:
@@ -96,8 +101,21 @@ class LostTurn(StoreError):
 class TurnRun:
     """A claimed turn. `work` runs it until it has ended or waits; it is called again when the wait may be over."""
 
-    def __init__(self, core: SessionCore, record: TurnRecord, setting: TurnSetting, events: TurnLog) -> None:
+    def __init__(
+        self,
+        core: SessionCore,
+        record: TurnRecord,
+        setting: TurnSetting,
+        events: TurnLog,
+        above: TurnRun | None = None,
+    ) -> None:
         self.id = record.id
+        self.above = above
+        """The turn that this one is part of, as the turn of a sub-agent."""
+        self._below: dict[
+            str, TurnRun | Progress
+        ] = {}  # the sub-agents of the calls that run, by the ids of their turns
+        self._running_calls = 0
         self._core = core
         self._record = record
         self._setting = setting
@@ -123,6 +141,8 @@ class TurnRun:
         self._stopped: tuple[StopKind, str] | None = None
         self.batch: Batch | None = None
         """The batch of the recorded answer, while it has unfinished calls."""
+        self.change: asyncio.Future[None] | None = None
+        """For a turn that waits: done when its batch has changed since it was found to wait."""
         if record.cancel_reason is not None:
             self._stopped = "cancelled", record.cancel_reason
 
@@ -130,6 +150,32 @@ class TurnRun:
     def token(self) -> int:
         """The claim of this process."""
         return self._record.token
+
+    @property
+    def session(self) -> str:
+        """The id of its session."""
+        return self._core.id
+
+    @property
+    def model(self) -> ModelClient:
+        """The model that it asks."""
+        return self._setting.model
+
+    @property
+    def log(self) -> TurnLog:
+        """Its events."""
+        return self._log
+
+    @property
+    def budget(self) -> Budget:
+        """Its own budget."""
+        return self._options.budget
+
+    @property
+    def depth(self) -> float:
+        """How deep sub-agents may be nested below it."""
+        own = math.inf if self.budget.depth is None else self.budget.depth
+        return own if self.above is None else min(own, self.above.depth - 1)
 
     # --- stopping
 
@@ -175,6 +221,10 @@ class TurnRun:
     async def _loop(self) -> TurnOutcome:
         if self.batch is None and self._answer is None and self._progress.model_calls == 0 and not self._resumed:
             self._log.add("turn.started", {"turn": self.id})
+        elif self.batch is not None or self._resumed:
+            self._log.add("turn.continued", {"turn": self.id, "taken_over": self.batch is None})
+        if self._resumed and self._answer is not None and self.batch is None:
+            await self._find_agents()
         conversation: list[Item] | None = None
         while True:
             if self._answer is None:
@@ -208,6 +258,9 @@ class TurnRun:
         self._pictures = self._pictures or _has_images(outcomes)
         if self.batch is not None:
             self._progress.tool_calls += len(outcomes)
+        self._running_calls = 0
+        if self._below:
+            self._count_agents()
         self._answer = self._stored_answer = self.batch = None
 
     async def _conversation(self) -> list[Item]:
@@ -231,6 +284,10 @@ class TurnRun:
         limit = self._used_up()
         if limit is not None:
             return await self._end("out_of_budget", limit=limit, reason=f"The budget of {limit} is used up")
+        limit = self._used_up_above()
+        if limit is not None:
+            reason = f"The budget of {limit} of the turn above is used up"
+            return await self._end("out_of_budget", limit=limit, reason=reason)
         try:
             answer, written = await self._ask_within_time(conversation)
         except ModelError as error:
@@ -312,28 +369,103 @@ class TurnRun:
 
     def _used_up(self) -> str | None:
         """The budget that lets no further model call be made, if one does not."""
-        budget, progress = self._options.budget, self._progress
-        if budget.model_calls is not None and progress.model_calls >= budget.model_calls:
+        budget = self._options.budget
+        if budget.model_calls is not None and self.model_calls >= budget.model_calls:
             return "model_calls"
         if budget.tokens is None and budget.cost is None:
             return None
-        usage = progress.total
+        usage = self.usage
         if budget.tokens is not None and usage.tokens >= budget.tokens:
             return "tokens"
         if budget.cost is not None and usage.cost is not None and usage.cost >= budget.cost:
             return "cost"
         return None
 
+    # --- sub-agents, whose use counts for the turn
+
+    def add_agent(self, below: TurnRun) -> None:
+        """A call of the turn runs a sub-agent."""
+        self._below[below.id] = below
+
+    @property
+    def model_calls(self) -> int:
+        """Its model calls, with the one under way, and those of its sub-agents."""
+        own = self._progress.model_calls + self._progress.agent_model_calls + self._asking
+        return own + sum(each.model_calls for each in self._below.values()) if self._below else own
+
+    @property
+    def tool_calls(self) -> int:
+        """Its calls of tools, with those under way, and those of its sub-agents."""
+        own = self._progress.tool_calls + self._progress.agent_tool_calls + self._running_calls
+        return own + sum(each.tool_calls for each in self._below.values()) if self._below else own
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of its model calls, and of those of its sub-agents."""
+        return sum(self.usage_by_model.values(), Usage())
+
+    @property
+    def usage_by_model(self) -> dict[str, Usage]:
+        """The same by model."""
+        found = dict(self._progress.usage)
+        for each in self._below.values():
+            used = each.usage_by_model if isinstance(each, TurnRun) else each.usage
+            for model, usage in used.items():
+                found[model] = found.get(model, Usage()) + usage
+        return found
+
+    def _used_up_above(self) -> str | None:
+        """The budget of a turn above that lets no further model call be made, if one does not."""
+        above = self.above
+        while above is not None:
+            limit = above._used_up()
+            if limit is not None:
+                return limit
+            above = above.above
+        return None
+
+    def _may_call(self, count: int) -> bool:
+        """Whether its budget and those of the turns above let this many more calls of tools be made."""
+        turn: TurnRun | None = self
+        while turn is not None:
+            most = turn.budget.tool_calls
+            if most is not None and turn.tool_calls + count > most:
+                return False
+            turn = turn.above
+        return True
+
+    def _count_agents(self) -> None:
+        """The calls have ended: the use of their sub-agents is the turn's from now on."""
+        progress = self._progress
+        progress.usage = self.usage_by_model
+        for each in self._below.values():
+            progress.agent_model_calls += each.model_calls
+            progress.agent_tool_calls += each.tool_calls
+        self._below = {}
+
+    async def _find_agents(self) -> None:
+        """Find the sub-agents that the calls of the recorded answer had started before this process had the turn."""
+        for record in await self._setting.store.below(self._scope):
+            used = msgspec.json.decode(record.progress, type=Progress)
+            used.model_calls += used.agent_model_calls
+            used.tool_calls += used.agent_tool_calls
+            self._below[record.id] = used
+
     # --- the calls
+
+    @property
+    def _scope(self) -> str:
+        """The scope of the calls of the recorded answer."""
+        return f"{TURN_SCOPE}{self.id}/{self._progress.model_calls}"
 
     async def _run_calls(self, answer: Answer) -> list[ToolOutcome] | None:
         """The outcomes of all calls of an answer; None when some of them wait for something outside."""
-        most = self._options.budget.tool_calls
-        if self.batch is None and most is not None and self._progress.tool_calls + len(answer.calls) > most:
+        if self.batch is None and not self._may_call(len(answer.calls)):
             self.stop("tool_calls", "")
             return [_not_run(call.id or "", call.name) for call in answer.calls]
+        self._running_calls = len(answer.calls)
         channel = self._core.environment.channel
-        scope = f"{TURN_SCOPE}{self.id}/{self._progress.model_calls}"
+        scope = self._scope
         push: Callable[[AnyEvent], None] | None = None
         if self._log.watched:
             push = partial(_push_of_scope, self._log, scope)
@@ -347,6 +479,8 @@ class TurnRun:
             if push is not None:
                 channel.untap(push)
         if any(outcome.status == "pending" for outcome in outcomes):
+            # Before anything else is awaited: the wait may be over while the turn is being suspended.
+            self.change = batch.next_change()
             return None
         if push is None:
             for outcome in outcomes:
@@ -385,7 +519,11 @@ class TurnRun:
         calls = {call.call_id: call for call in self.batch.unfinished}
         open_waits = await self._core.shared.effects.waits.waiting(self._core.id)
         kinds = {wait.key.call.call_id: wait.key.kind for wait in open_waits if wait.key.call.scope == self.batch.scope}
-        return tuple(TurnWait(id, call.name, str(kinds[id])) for id, call in calls.items() if id in kinds)
+        waits = [TurnWait(id, call.name, str(kinds[id]), self._core.id) for id, call in calls.items() if id in kinds]
+        for each in self._below.values():
+            if isinstance(each, TurnRun) and each.batch is not None and not each.batch.done:
+                waits += await each._waits()
+        return tuple(waits)
 
     async def still_waits(self) -> bool:
         """True while one of the calls that the turn waits for has a wait without a resolution."""
@@ -459,9 +597,9 @@ class TurnRun:
             session=self._core.id,
             status=status,
             text=progress.text,
-            usage=progress.total,
-            usage_by_model=dict(progress.usage),
-            model_calls=progress.model_calls,
+            usage=self.usage,
+            usage_by_model=self.usage_by_model,
+            model_calls=self.model_calls,
             calls=tuple(self._outcomes),
             **told,
         )

@@ -20,17 +20,19 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.argument_checks import require_seconds, require_text
-from toolwright.calls.active_call import CURRENT
-from toolwright.errors import StoreError, ToolwrightError, TurnError
+from toolwright.calls.active_call import CURRENT, ActiveCall
+from toolwright.calls.suspend.steps import outside, recording
+from toolwright.errors import RuntimeClosed, StoreError, ToolwrightError, TurnError
 from toolwright.ids import uuid7
 from toolwright.log_fields import log_fields
 from toolwright.session.core import SessionCore
 from toolwright.session.open_sessions import OpenSessions
 from toolwright.session.parts import SharedParts
-from toolwright.stores.contracts.turns import ENDED, NewTurn, TurnRecord, TurnStore
+from toolwright.stores.contracts.turns import ENDED, PREFIX, NewTurn, TurnRecord, TurnStore
 from toolwright.tools.model import HoldsConnections, ModelClient, Usage
 from toolwright.tools.outcome import encodable
 from toolwright.tools.turn_protocols import AskOptions, Budget, Delivery, TurnEvent, TurnInfo, TurnOutcome
+from toolwright.turns.agents import Caller, caller_of, require_depth, require_price, tell_above, turn_id
 from toolwright.turns.conversation import user_content
 from toolwright.turns.event_log import TurnLog, read_chunk
 from toolwright.turns.model_call import model_spec
@@ -52,10 +54,19 @@ LONGEST_MESSAGE = 4 * 1024 * 1024
 class LocalTurn:
     """A turn that this process queued or works on: its handles wait for it here."""
 
-    __slots__ = ("_waiters", "error", "form", "id", "log", "model", "outcome", "run")
+    __slots__ = ("_waiters", "above", "error", "form", "id", "log", "model", "outcome", "run")
 
-    def __init__(self, id: str, log: TurnLog, form: AnswerForm | None = None, model: ModelClient | None = None) -> None:
+    def __init__(
+        self,
+        id: str,
+        log: TurnLog,
+        form: AnswerForm | None = None,
+        model: ModelClient | None = None,
+        above: TurnRun | None = None,
+    ) -> None:
         self.id = id
+        self.above = above
+        """The turn that this one is part of, as the turn of a sub-agent."""
         self.log = log
         self.form = form
         self.model = model
@@ -127,10 +138,14 @@ class SessionTurns:
     def work(self, record: TurnRecord | None = None) -> None:
         """Begin to work, unless a task does already, or the first turn waits."""
         if self._task is None and self.parked is None:
-            # Not inside the call that asked, if one did: the turn is not part of that call.
-            context = copy_context()
-            context.run(CURRENT.set, None)
-            self._task = asyncio.get_running_loop().create_task(self._serve(record), context=context)
+            self._begin(record)
+
+    def _begin(self, record: TurnRecord | None) -> None:
+        # Not inside the call that asked, if one did: the turn is not part of that call, but of the one that opened the
+        # session, if one did.
+        context = copy_context()
+        context.run(CURRENT.set, self._core.opened_by)
+        self._task = asyncio.get_running_loop().create_task(self._serve(record), context=context)
 
     def stop(self, id: str, reason: str) -> None:
         """Stop the turn of an id, if it is worked on here or waits."""
@@ -191,7 +206,7 @@ class SessionTurns:
                     return
         except asyncio.CancelledError:
             raise
-        except StoreError as error:
+        except ToolwrightError as error:  # the store failed, or the model of the turn is not here
             self._fail(error)
         except Exception as error:
             log.exception(
@@ -215,8 +230,8 @@ class SessionTurns:
         local.outcome = outcome
         if outcome.status == "waiting":
             self.parked = local
-            assert run.batch is not None
-            run.batch.next_change().add_done_callback(self._continue)
+            assert run.change is not None
+            run.change.add_done_callback(self._continue)
             self._tell()
             return False
         del self._local[local.id]
@@ -229,9 +244,8 @@ class SessionTurns:
         local = self.parked
         if local is not None and self._task is None and not self._core.shared.lifetime.closed:
             local.outcome = None
-            context = copy_context()
-            context.run(CURRENT.set, None)
-            self._task = asyncio.get_running_loop().create_task(self._serve(None), context=context)
+            self._begin(None)
+            local.tell()
 
     async def _look_at_ended(self) -> None:
         """Take the ends of turns that another process worked on, or cancelled."""
@@ -275,8 +289,6 @@ class Turns:
         sessions: Callable[[], OpenSessions],
         store: Callable[[], TurnStore],
         *,
-        budget: Budget,
-        instructions: Callable[[], str],
         poke_worker: Callable[[], None],
     ) -> None:
         self.clock = shared.clock
@@ -284,8 +296,6 @@ class Turns:
         self.message_quota = shared.quotas.messages
         self.sessions = sessions
         self._store = store
-        self._budget = budget
-        self._instructions = instructions
         self._poke_worker = poke_worker
         self._active: dict[str, SessionTurns] = {}
         self._logs: OrderedDict[str, TurnLog] = OrderedDict()
@@ -302,8 +312,21 @@ class Turns:
 
     # --- starting
 
-    async def start(self, core: SessionCore, message: str, options: AskOptions, *, background: bool = False) -> Turn:
-        """Queue a turn, and begin it if it is the first of its session."""
+    async def start(
+        self,
+        core: SessionCore,
+        message: str,
+        options: AskOptions,
+        *,
+        background: bool = False,
+        has_handle: bool = True,
+        caller: Caller | None = None,
+    ) -> Turn:
+        """Queue a turn, and begin it if it is the first of its session.
+
+        `caller` is the call whose sub-agent it is. Without a handle, nobody can follow the turn from its beginning, and
+        its calls are told more briefly.
+        """
         self.shared.lifetime.require_open()
         unknown = set(options) - set(AskOptions.__annotations__)
         if unknown:
@@ -315,15 +338,15 @@ class Turns:
         if len(message) > LONGEST_MESSAGE:
             raise TurnError(f"The message has {len(message)} characters; {LONGEST_MESSAGE} are possible", "too_long")
         given, budget, kind = options.get("model"), options.get("budget"), options.get("answer")
-        model = self.model(given)
+        model = self.model(given, core.shared.model)
         form = None if kind is None else AnswerForm.of(kind)
         if budget is not None and not isinstance(budget, Budget):
             raise TurnError(f"budget={budget!r:.200} is not usable; use Budget(...)")
-        budget = budget or self._budget
+        budget = budget or core.shared.turn_defaults.budget
         if budget.cost is not None and getattr(model, "price", None) is None:
             raise TurnError(f"The budget has a cost, and the model {model_spec(model)} has no price; give it one")
         id = options.get("id")
-        id = f"turn_{uuid7()}" if id is None else require_text("id of a turn", id)
+        id = f"{PREFIX}{uuid7()}" if id is None else require_text("id of a turn", id)
         stored = TurnOptions(model_spec(model), budget, None if form is None else form.schema)
         new = NewTurn(
             id=id,
@@ -332,6 +355,8 @@ class Turns:
             options=msgspec.json.encode(stored),
             at=self.clock.now(),
             anywhere=background,
+            caller=None if caller is None else jsonx.encode(list(caller.key)).decode(),
+            above=None if caller is None else caller.scope,
         )
         record = await self.store.add(new, self.message_quota)
         if record.state in ENDED:
@@ -343,34 +368,78 @@ class Turns:
                 self._poke_worker()
                 return Turn(self, id, core.id)
             own = None if given is None or isinstance(given, str) else given
-            local = LocalTurn(id, self.new_log(record), form, own)
-            self._of(core).enter(local, record if record.state == "running" else None)
+            local = LocalTurn(id, self.new_log(record), form, own, None if caller is None else caller.above)
+            local.log.has_handle = has_handle
+            # A turn that was there before must be claimed: the process that began it may have died, or still run.
+            new_and_begun = record.state == "running" and record.token == 1 and record.created_at == new.at
+            self._of(core).enter(local, record if new_and_begun else None)
         return Turn(self, id, core.id, local)
 
     async def ask(self, core: SessionCore, message: str, options: AskOptions) -> TurnOutcome:
         """Run a turn, and return its outcome once it has ended or waits. Cancelling the caller cancels the turn."""
-        turn = await self.start(core, message, options)
+        turn = await self.start(core, message, options, has_handle=False)
         try:
             return await turn
         except asyncio.CancelledError:
             await asyncio.shield(turn.cancel("its caller was cancelled"))
             raise
 
-    def model(self, given: object) -> ModelClient:
-        """The model of a name, or the one that is given, or the app's.
+    async def ask_in_call(self, core: SessionCore, call: ActiveCall, message: str, options: AskOptions) -> TurnOutcome:
+        """Run a turn as part of a call, and return its outcome once it has ended. While it waits, so does the call.
+
+        Raises:
+            TurnError: there is no model, sub-agents are nested too deeply, or something is not usable.
+        """
+        caller = caller_of(call, self.working_on)
+        require_depth(caller)
+        if options.get("model") is None:
+            above = None if caller.above is None else caller.above.model
+            options["model"] = core.shared.turn_defaults.model or above
+        require_price(caller, self.model(options["model"], core.shared.model))
+        options["id"] = turn_id(call, core.id, message, options)
+        async with recording(call):
+            turn = await self.start(core, message, options, has_handle=False, caller=caller)
+            return await self._end_in_call(core, call, turn)
+
+    async def _end_in_call(self, core: SessionCore, call: ActiveCall, turn: Turn) -> TurnOutcome:
+        try:
+            while True:
+                outcome = await turn
+                if outcome.status != "waiting":
+                    return outcome
+                async with outside(call, "agent", core.id) as opened:
+                    opened(None)
+                    await turn.continues()
+        except RuntimeClosed:
+            await asyncio.Event().wait()  # The call is about to be cut off: it has no outcome by that.
+            raise
+        except asyncio.CancelledError:
+            if not self.shared.lifetime.closed:  # else the call continues in the next process, and the turn with it
+                await asyncio.shield(turn.cancel(call.cancel_reason or "its call was cancelled"))
+                await turn.wait()
+            raise
+
+    def working_on(self, session: str, id: str) -> TurnRun | None:
+        """The turn of an id, if this process works on it or it waits here."""
+        active = self._active.get(session)
+        local = None if active is None else active.get(id)
+        return None if local is None else local.run
+
+    def model(self, given: object, default: ModelClient | None) -> ModelClient:
+        """The model of a name, or the one that is given, or the default.
 
         Raises:
             TurnError: there is none.
         """
         if given is None:
-            if self.shared.model is None:
+            if default is None:
                 raise TurnError(
                     "There is no model to ask; give one: App(model=...), or ask(..., model=...)", "no_model"
                 )
-            return self.shared.model
+            return default
         if isinstance(given, str):
-            if self.shared.model is not None and model_spec(self.shared.model) == given:
-                return self.shared.model
+            if default is not None and model_spec(default) == given:
+                return default
             if given not in self._models:
                 from toolwright.providers import open_model
 
@@ -392,12 +461,17 @@ class Turns:
             form = AnswerForm(options.answer_schema)
         setting = TurnSetting(
             store=self.store,
-            model=local.model or self.model(options.model),
-            instructions=self._instructions,
+            model=local.model or self.model(options.model, core.shared.model),
+            instructions=core.shared.turn_defaults.instructions,
             form=form,
             durable=self.shared.durable,
         )
-        return TurnRun(core, record, setting, local.log)
+        run = TurnRun(core, record, setting, local.log, local.above)
+        if run.above is not None:
+            run.above.add_agent(run)
+        if core.opened_by is not None and record.above is not None:
+            tell_above(run, core.opened_by, local.log)
+        return run
 
     async def watched(self, local: LocalTurn, run: TurnRun) -> TurnOutcome:
         """Let a turn work, while its events are written and what others want of it is looked for."""
@@ -469,13 +543,22 @@ class Turns:
 
     # --- after a crash, and for workers
 
-    async def recover(self, session: str | None = None) -> int:
-        """Continue the turns that a crash cut off, of one session or of all; return how many sessions have some."""
-        ready = await self.store.ready(anywhere=False, limit=1_000_000)
-        wanted = [each for each in ready if session is None or each == session]
-        for each in wanted:
-            self._of(self.sessions().open(each)).work()
-        return len(wanted)
+    async def recover(self, session: str | None = None) -> builtins.list[Turn]:
+        """Continue the turns that a crash cut off, of one session or of all; return their handles, in order."""
+        continued: builtins.list[Turn] = []
+        for each in await self.store.ready(anywhere=False, limit=1_000_000):
+            if session is not None and each != session:
+                continue
+            unfinished = await self.store.list(each, active=True, limit=1_000_000)
+            unfinished.reverse()
+            active = self._of(self.sessions().open(each))
+            for record in unfinished:
+                if record.owner != unfinished[0].owner:  # a living process queued it
+                    continue
+                local = active.get(record.id) or LocalTurn(record.id, self.new_log(record))
+                active.enter(local)
+                continued.append(Turn(self, record.id, each, local))
+        return continued
 
     async def take_free(self, at: float) -> bool:
         """The duty of a worker: continue turns that nobody works on, up to as many as it may; True if it took some."""
@@ -515,7 +598,15 @@ class Turns:
 
     async def list(self, session: str | None, *, active: bool = False, limit: int = 100) -> builtins.list[TurnInfo]:
         """Turns, the newest first."""
-        return [info_of(record) for record in await self.store.list(session, active=active, limit=limit)]
+        records = await self.store.list(session, active=active, limit=limit)
+        return [info_of(record, cut_off=cut_off) for record, cut_off in await self.with_cut_off(records)]
+
+    async def with_cut_off(self, records: builtins.list[TurnRecord]) -> builtins.list[tuple[TurnRecord, bool]]:
+        """The same records, each with whether the process that worked on it is gone."""
+        gone: set[str] = set()
+        if self.shared.durable and any(record.state == "running" for record in records):
+            gone = set(await self.store.ready(anywhere=False, limit=1_000_000))
+        return [(record, record.state == "running" and record.session in gone) for record in records]
 
 
 class Turn:
@@ -549,6 +640,12 @@ class Turn:
         finally:
             for task in (rest, late):
                 task.cancel()
+
+    async def continues(self) -> None:
+        """Wait until the turn, which waits for something outside, has continued or ended."""
+        local = self._local
+        while local is not None and local.error is None and local.outcome is not None and not local.ended:
+            await local.changed()
 
     async def _rest(self, to_the_end: bool) -> TurnOutcome:
         turns = self._turns
@@ -651,7 +748,8 @@ class Turn:
 
     async def info(self) -> TurnInfo:
         """The turn as it is in the store now."""
-        return info_of(await self._record())
+        ((record, cut_off),) = await self._turns.with_cut_off([await self._record()])
+        return info_of(record, cut_off=cut_off)
 
     async def _record(self) -> TurnRecord:
         record = await self._turns.store.find(self.id)
@@ -693,6 +791,10 @@ class SessionTurnsClient:
         """Queue a turn, and return its handle."""
         return await self._turns.start(self._core, message, options, background=background)
 
+    async def ask_in_call(self, call: ActiveCall, message: str, options: AskOptions) -> TurnOutcome:
+        """Run a turn as part of a running call."""
+        return await self._turns.ask_in_call(self._core, call, message, options)
+
     async def list(self, *, active: bool = False, limit: int = 100) -> builtins.list[TurnInfo]:
         """The turns of the session, the newest first."""
         return await self._turns.list(self._core.id, active=active, limit=limit)
@@ -721,16 +823,17 @@ def waiting_outcome(record: TurnRecord) -> TurnOutcome:
         text=progress.text,
         usage=progress.total,
         usage_by_model=dict(progress.usage),
-        model_calls=progress.model_calls,
+        model_calls=progress.model_calls + progress.agent_model_calls,
         reason="It waits for something outside",
     )
 
 
-def info_of(record: TurnRecord) -> TurnInfo:
+def info_of(record: TurnRecord, *, cut_off: bool = False) -> TurnInfo:
     """A turn as a list shows it."""
     options = msgspec.json.decode(record.options, type=TurnOptions)
     progress = msgspec.json.decode(record.progress, type=Progress)
     message: Any = jsonx.decode(record.message)
+    caller = None if record.caller is None else jsonx.decode(record.caller)
     outcome = None if record.outcome is None else read_outcome(record)
     return TurnInfo(
         id=record.id,
@@ -739,8 +842,8 @@ def info_of(record: TurnRecord) -> TurnInfo:
         state=record.state,
         message=message if isinstance(message, str) else message["text"],
         model=options.model,
-        model_calls=progress.model_calls,
-        tool_calls=progress.tool_calls,
+        model_calls=progress.model_calls + progress.agent_model_calls,
+        tool_calls=progress.tool_calls + progress.agent_tool_calls,
         usage=sum(progress.usage.values(), Usage()),
         created_at=record.created_at,
         started_at=record.started_at,
@@ -748,4 +851,7 @@ def info_of(record: TurnRecord) -> TurnInfo:
         text=progress.text if outcome is None else outcome.text,
         reason=None if outcome is None else outcome.reason,
         cancel_reason=record.cancel_reason,
+        cut_off=cut_off,
+        parent_session=None if caller is None else caller[0],
+        parent_call_id=None if caller is None else caller[2],
     )

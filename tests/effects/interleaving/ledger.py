@@ -154,6 +154,8 @@ class Ledger:
             del self.holder[call]
 
     def _release(self, disk: Any, call: CallKey, result: bool) -> None:
+        if result and call in self.holder and self.holder[call] is None:
+            return  # It was released before: to release it again says the same, and changes nothing.
         if result:
             self._wrote(disk, "release", call)
             self.note(f"{disk.process} lets go of {call.call_id}")

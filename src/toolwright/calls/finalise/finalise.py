@@ -87,10 +87,10 @@ def settle(call: ActiveCall, result: Any) -> ToolOutcome | None:
         except BaseException as error:  # a value may have code of its own for its JSON form
             result = unserialisable(result, error)
         else:
-            # A decision is part of the outcome, and an image, perhaps, goes beside the value.
-            if call.decision is not None or (size >= SHORTEST and MARK in payload):
+            if size >= SHORTEST and MARK in payload:  # an image, perhaps, goes beside the value
                 return _settle_outcome(call, result, _outcome(call, result))
-            return ToolOutcome(call.call_id, call.name, "success", payload, call.attempt, call.decided_by)
+            outcome = ToolOutcome(call.call_id, call.name, "success", payload, call.attempt, call.decided_by)
+            return outcome if call.decision is None else replace(outcome, decision=call.decision)
     return _settle_outcome(call, result, _outcome(call, result))
 
 

@@ -51,6 +51,8 @@ class StoreJournal:
         """Write the intents of a batch's calls in one commit, and compare each with its past."""
         owner, now = calls[0].owner, self._clock.now()
         session, scope, batch = calls[0].env.session_id, owner.scope, owner.id
+        # The authority of a run is stored with the run.
+        under = None if scope.startswith(RUN_SCOPE) else owner.context.written_authority
         waiting = [call for call in calls if call.outcome is None and call.tool is not None]
         refused: Sequence[ActiveCall] = ()
         if len(waiting) < len(calls):
@@ -59,8 +61,6 @@ class StoreJournal:
             refused = [call for call in calls if call.outcome is not None and not call.repeated and not is_run]
         if not waiting and not refused:
             return
-        # The authority of a run is stored with the run.
-        under = None if scope.startswith(RUN_SCOPE) else owner.context.written_authority
         intents = [_intent(call, _key((session, scope, call.call_id)), batch, now, under) for call in waiting]
         refusals = [_intent(call, _key((session, scope, call.call_id)), batch, now) for call in refused]
         while not await self._written(waiting, intents, refused, refusals):

@@ -122,6 +122,9 @@ class _Services:
     def open_child(self, name: str) -> NoReturn:
         raise RuntimeError("a tool with isolation='process' cannot open sessions; drop the isolation")
 
+    async def ask_agent(self, *args: object) -> NoReturn:
+        raise RuntimeError("a tool with isolation='process' cannot run a sub-agent; drop the isolation")
+
     async def complete(self, *args: object) -> NoReturn:
         raise RuntimeError("a tool with isolation='process' cannot ask the model; drop the isolation")
 

@@ -35,7 +35,6 @@ from toolwright.tools.arguments import is_hidden
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import Decision, Failure, Verdict
 from toolwright.tools.subject import Subject, bounded, subject_of
-from toolwright.tools.tool import Tool
 
 log = logging.getLogger("toolwright.calls")
 
@@ -172,8 +171,6 @@ async def _connected(call: ActiveCall, provider: str, resume: Resume) -> None:
     except Exception as fault:  # the journal's: a call that could not be recorded must not run
         _stop_for(call, fault)
         return
-    finally:
-        call.owner.call_waits(call, False)
     _stop_asking(call)
     call.answer = ended
     resume(call)
@@ -187,6 +184,8 @@ def _stop_for(call: ActiveCall, fault: Exception) -> None:
 
 
 def _stop_asking(call: ActiveCall) -> None:
+    """The call waits no longer for a person, or for a connection before it runs."""
+    call.owner.call_waits(call, False)
     call.asking = None
     if call.phase is ASKING:  # else it was stopped meanwhile
         call.phase = NEW
@@ -207,11 +206,7 @@ async def ask_approval(call: ActiveCall, question: Question) -> Failure | None:
             call.decision = Decision(verdict, remembered.at, remembered.by, remembered.reason, always=True)
             return None if remembered.effect == "allow" else _denied(call, question, remembered.reason)
     opened = functools.partial(say_waiting, call, question.kind, question.rule)
-    try:
-        resolution = await put_question(call, question, opened)
-    finally:
-        call.owner.call_waits(call, False)
-    return _answer(call, question, resolution)
+    return _answer(call, question, await put_question(call, question, opened))
 
 
 async def put_question(call: ActiveCall, question: Question, opened: Opened) -> Resolution:
@@ -223,11 +218,15 @@ async def put_question(call: ActiveCall, question: Question, opened: Opened) -> 
     # A request for approval is named by exactly these arguments: for others there is another one.
     name = question.name or jsonx.digest(written)[:32]
     shown = jsonx.decode(given)
+    subject = subject_of(call.tool.definition, shown)
+    if call.tool.subject is not None and isinstance(shown, dict):
+        subject = await _subject_by_tool(call, call.tool.subject, shown, subject)
+    told = structs.asdict(subject)
     asked = {
         "tool": call.name,
         "tool_id": call.tool.definition.id,
         "arguments": shown,
-        "subject": await _subject(call, call.tool, shown),
+        "subject": told if env.redactor is None else env.redactor.value(told),
         "rule": question.rule,
         "reason": question.reason,
         "secret": call.tool.definition.secret,
@@ -236,25 +235,24 @@ async def put_question(call: ActiveCall, question: Question, opened: Opened) -> 
     return await env.effects.wait(wait, opened)
 
 
-async def _subject(call: ActiveCall, tool: Tool, shown: object) -> object:
-    """The subject of a call, as plain data: from its tool, or from its definition where that fails."""
-    found = subject_of(tool.definition, shown)
-    if tool.subject is not None and isinstance(shown, dict):
-        try:
-            async with asyncio.timeout(call.owner.policy.timeout):
-                said = await invoke(tool.subject, dict(shown), call.env.view)
-            found = Subject("tool", bounded(said)) if isinstance(said, str) else _checked(said)
-        except StoreError:
-            raise
-        except Exception as error:  # the tool's code: a person is asked nevertheless
-            log.error(
-                "The subject of call %r could not be told by its tool",
-                call.call_id,
-                exc_info=error,
-                extra=call_fields(call, "call.subject_failed"),
-            )
-    told = structs.asdict(found)
-    return told if call.env.redactor is None else call.env.redactor.value(told)
+async def _subject_by_tool(
+    call: ActiveCall, tell: Callable[..., Any], shown: dict[str, Any], otherwise: Subject
+) -> Subject:
+    """The subject of a call as its tool tells it, or `otherwise` where that fails."""
+    try:
+        async with asyncio.timeout(call.owner.policy.timeout):
+            said = await invoke(tell, dict(shown), call.env.view)
+        return Subject("tool", bounded(said)) if isinstance(said, str) else _checked(said)
+    except StoreError:
+        raise
+    except Exception as error:  # the tool's code: a person is asked nevertheless
+        log.error(
+            "The subject of call %r could not be told by its tool",
+            call.call_id,
+            exc_info=error,
+            extra=call_fields(call, "call.subject_failed"),
+        )
+        return otherwise
 
 
 def _checked(said: object) -> Subject:

@@ -153,6 +153,13 @@ class ActiveCallServices:
         call.env.keeper.pass_on(child._keeper)
         return child
 
+    async def ask_agent(self, app: object, message: str, options: dict[str, Any]) -> Any:
+        """Run a turn of another app in a session of this call's own."""
+        call = self._call
+        child = await call.env.open_agent(call, app, functools.partial(Recorded, call))
+        call.env.keeper.pass_on(child._keeper)
+        return await child.ask(message, **options)
+
     async def complete(self, name: str, messages: Any, options: dict[str, Any]) -> Any:
         """Ask the model, as a step."""
         call = self._call

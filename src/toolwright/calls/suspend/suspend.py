@@ -23,7 +23,8 @@ def enter(call: ActiveCall) -> Suspension:
     suspension = call.suspension
     if suspension is None:
         suspension = call.suspension = Suspension(call.key or identity(call))
-        call.env.journal.uses_effects(suspension.key)
+        if call.key is None:  # else the store has the intent of the call, and that is enough
+            call.env.journal.uses_effects(suspension.key)
     return suspension
 
 
@@ -43,7 +44,7 @@ def park(call: ActiveCall, seconds: float | None) -> None:
 def say_waiting(call: ActiveCall, what: str, name: str, deadline: float | None) -> None:
     """Tell the world that the call waits for something outside."""
     event = CallWaiting(*about(call), what, name, deadline)
-    if what in _FOR_A_PERSON:
+    if what in _FOR_A_PERSON and log.isEnabledFor(logging.INFO):
         log.info(
             "Call %r of tool %r waits for %s; `toolwright approvals` and runtime.approvals() list the waiting calls",
             call.call_id,

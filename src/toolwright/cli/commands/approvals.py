@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import sys
 import time
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ from toolwright.cli.input.apps import app_of_store, tools_of_store
 from toolwright.cli.input.arguments import read_object
 from toolwright.cli.input.pick_approval import Chosen, choose
 from toolwright.cli.input.stores import opened, require_store
+from toolwright.cli.run_turns import user_name
 from toolwright.errors import KeyRefused
 from toolwright.session.inbox import Resolved, require_fitting
 from toolwright.tools.registry import Catalogue
@@ -216,17 +216,10 @@ async def _settle(
         decide: Any = runtime.approve if verb == "approve" else runtime.deny
         for one in chosen:
             try:
-                ends.append(await decide(one.key, **said, by=_who()))
+                ends.append(await decide(one.key, **said, by=user_name()))
             except KeyRefused as refused:  # the others have a right to be decided, and to be told of
                 ends.append(refused)
     return ends
-
-
-def _who() -> str | None:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a user without a name, as in a container
-        return None
 
 
 def _told(one: Chosen, stands: Resolved) -> str:

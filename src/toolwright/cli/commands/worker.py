@@ -103,8 +103,8 @@ def worker(
 def _require_background(registry: Catalogue) -> None:
     if not any(tool.definition.hints.supports_background for tool in registry.snapshot().values()):
         raise BadInput(
-            "None of the tools can run in the background, and the app has no model for turns; a worker would have "
-            "nothing to do: write @tool(supports_background=True) above a tool that can, or App(model=...)"
+            "None of the tools can run in the background, and there is no model to run turns with; a worker would have "
+            "nothing to do: write @tool(supports_background=True) above one that can, or App(model=...)"
         )
 
 

@@ -68,7 +68,7 @@ def draw(board: Board, waits: Waits, *, height: int, now: float) -> RenderableTy
             Text("  " * row.depth + ("└ " if row.depth else "") + short(row.call_id)),
             row.tool,
             state_text(row.state),
-            _bar(row, now),
+            progress_bar(row, now),
             seconds(row.elapsed(now)),
             _note(row, waits, unfinished),
         )
@@ -77,7 +77,8 @@ def draw(board: Board, waits: Waits, *, height: int, now: float) -> RenderableTy
     return table
 
 
-def _bar(row: Row, now: float) -> RenderableType:
+def progress_bar(row: Row, now: float) -> RenderableType:
+    """The progress of a call as a bar; a bar that pulses where it is not known."""
     if row.started is None:
         return Text("·" * _BAR_WIDTH if row.finished is None else "", style="dim")
     style = look_of(row.state).style

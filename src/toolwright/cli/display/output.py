@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import msgspec
 import typer
@@ -151,6 +151,17 @@ def set_up_log(verbose: bool, *, warnings: bool = False) -> None:
     log.addHandler(StderrHandler() if verbose or warnings else logging.NullHandler())
     if warnings and not verbose:
         log.setLevel(logging.WARNING)
+
+
+@contextmanager
+def own_stdout() -> Iterator[TextIO]:
+    """stdout for the command alone: the output of tools, and of the programs they start, goes to stderr."""
+    sys.stdout.flush()
+    ours = sys.stdout
+    if ours is sys.__stdout__:
+        ours = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
+    with stdout_kept_clean():
+        yield ours
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from toolwright.stores.contracts.background_run import PREFIX, BackgroundRun, Pr
 from toolwright.stores.contracts.inspection import Named
 from toolwright.stores.contracts.run_events import RunEvent
 from toolwright.stores.contracts.schedule import PREFIX as SCHEDULE
+from toolwright.stores.contracts.turns import PREFIX as TURN
 from toolwright.stores.opening import inspect_store
 from toolwright.tools.outcome import ToolOutcome
 
@@ -49,7 +50,7 @@ def the_one(kind: str, found: Sequence[Named], word: str, session: str | None) -
     """
     if not found:
         where = "" if session is None else f" in session {session!r}"
-        command = "toolwright runs lists" if kind == "run" else "toolwright schedules list shows"
+        command = "toolwright schedules list shows" if kind == "schedule" else f"toolwright {kind}s lists"
         raise BadInput(f"There is no {kind} {word!r}{where}; {command} them")
     if len(found) > 1:
         choices = "".join(f"\n  {one.id} of session {one.session!r}: {plain(one.title)}" for one in found[:5])
@@ -60,7 +61,7 @@ def the_one(kind: str, found: Sequence[Named], word: str, session: str | None) -
 
 def short_ids(ids: Sequence[str]) -> dict[str, str]:
     """The shortest prefixes that distinguish the ids; all have the same length."""
-    bare = {id: id.removeprefix(PREFIX).removeprefix(SCHEDULE) for id in ids}
+    bare = {id: id.removeprefix(PREFIX).removeprefix(SCHEDULE).removeprefix(TURN) for id in ids}
     longest = max(map(len, bare.values()), default=0)
     room = next((room for room in range(_SHOWN, longest) if len({one[:room] for one in bare.values()}) == len(bare)), 0)
     return {id: plain(one[: room or longest]) for id, one in bare.items()}

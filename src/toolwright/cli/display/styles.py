@@ -38,6 +38,8 @@ LOOKS = {
     "completed": Look("✓", "green"),
     "failed": Look("✗", "bold red"),
     "abandoned": Look("!", "bold yellow"),
+    "answered": Look("✓", "green"),
+    "out_of_budget": Look("✗", "bold yellow"),
 }
 
 

@@ -34,14 +34,33 @@ def load_app(named: str | None, tools: Sequence[str] | None, *, directory: Path 
     return App(tools=found.tools.snapshot().values(), capabilities=found.capabilities)
 
 
+def load_app_with_model(named: str | None, tools: Sequence[str] | None, model: str | None) -> App:
+    """The app that `load_app` gives, with the model that `--model` names; an app without tools if none are named.
+
+    Raises:
+        BadInput: it has no model, or the code cannot be loaded.
+    """
+    project = find_project(Path.cwd())
+    says_nothing = project is None or not {"app", "tools"} & project.table.keys()
+    found = App() if named is None and not tools and says_nothing else load_app(named, tools)
+    if model is not None:
+        found = found.but(model=model)
+    if found.model is None:
+        raise BadInput(
+            "There is no model to ask; name one with --model, as in --model openai:gpt-5, or write App(model=...)"
+        )
+    return found
+
+
 def app_of_store(named: str | None) -> App:
-    """The app for a command that runs no tool: its master key, quotas and policy, without its tools and its lifespan.
+    """The app for a command that runs no tool: its master key, quotas and policy, without its tools, its model and its
+    lifespan.
 
     Raises:
         BadInput: the code of the app cannot be loaded.
     """
     found = _named_app(named)
-    return found.but(tools=(), capabilities=(), automatic=(), before=(), after=(), lifespan=None)
+    return found.but(tools=(), capabilities=(), automatic=(), before=(), after=(), model=None, lifespan=None)
 
 
 def tools_of_store(named: str | None) -> Catalogue:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from msgspec import structs
 
 from toolwright.app import App
 from toolwright.calls.policy import Policy, Rule
 from toolwright.cli.exits import BadInput, tell_errors_in_json
 from toolwright.errors import PolicyError
+from toolwright.tools.turn_protocols import Budget
 
 _POLICY = "Policy"
 _STORE = "Store"
@@ -130,6 +132,46 @@ Events = Annotated[
     Path | None,
     typer.Option(metavar="FILE", dir_okay=False, help="Append every event to this file, as lines of JSON."),
 ]
+
+
+Model = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PROVIDER:NAME",
+        help="The model that answers, as in openai:gpt-5 or anthropic:claude-sonnet-4-5. Without it: the app's.",
+    ),
+]
+Conversation = Annotated[
+    str | None,
+    typer.Option("--session", metavar="ID", help="The conversation to continue. Without it: a new one."),
+]
+_BUDGET = "Budget of a turn"
+BudgetModelCalls = Annotated[
+    int | None,
+    typer.Option("--budget-model-calls", metavar="N", min=0, help="Calls of the model.", rich_help_panel=_BUDGET),
+]
+BudgetToolCalls = Annotated[
+    int | None,
+    typer.Option("--budget-tool-calls", metavar="N", min=0, help="Calls of tools.", rich_help_panel=_BUDGET),
+]
+BudgetTokens = Annotated[
+    int | None,
+    typer.Option("--budget-tokens", metavar="N", min=0, help="Tokens, input and output.", rich_help_panel=_BUDGET),
+]
+BudgetCost = Annotated[
+    float | None,
+    typer.Option("--budget-cost", metavar="X", min=0, help="Cost, for a model with a price.", rich_help_panel=_BUDGET),
+]
+BudgetSeconds = Annotated[
+    float | None,
+    typer.Option("--budget-seconds", metavar="SECONDS", min=0, help="Time of work.", rich_help_panel=_BUDGET),
+]
+
+
+def read_budget(app: App, **limits: float | None) -> Budget | None:
+    """The budget of the app with the limits that the options give; None where they give none."""
+    given: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
+    return structs.replace(app.budget or Budget(), **given) if given else None
 
 
 class Before(NamedTuple):

@@ -12,7 +12,18 @@ from typing import Protocol
 
 from toolwright.log_fields import FIELDS
 
-ROOMS = ("background", "blocking", "calls", "effects", "events", "runtime.lifespan", "schedules", "session", "turns")
+ROOMS = (
+    "background",
+    "blocking",
+    "calls",
+    "effects",
+    "events",
+    "runtime.lifespan",
+    "runtime",
+    "schedules",
+    "session",
+    "turns",
+)
 LOGGERS = ("toolwright", *(f"toolwright.{room}" for room in ROOMS))
 
 

@@ -71,8 +71,8 @@ class Pruned(Struct, frozen=True):
 
 
 class Retention(Struct, frozen=True):
-    """How long finished calls, turns and background runs are stored: `seconds` after they finished, and for ever without
-    it."""
+    """How long finished calls, turns and background runs are stored: `seconds` after they finished, and for ever
+    without it."""
 
     seconds: float | None = None
 
@@ -182,11 +182,11 @@ class StoreInspector(Protocol):
         parts.
 
         Unfinished work stays, and so do the records that it needs to continue: every call of its batch, every call that
-        it made or was made by, with their effects; every call of a run or a turn, and the runs above one. A call that is
-        removed is not known any more: when it is submitted again, it runs again. The artifacts of runs stay among the
-        files of their sessions, and the messages of turns in the histories of theirs. Revoked sessions and remembered decisions stay. Without an instant nothing is removed. Older
-        firings of schedules are removed too, with schedules that are finished since; so are the keys of occurrences,
-        unless only some sessions are pruned.
+        it made or was made by, with their effects; every call of a run or a turn, and the runs above one. A call that
+        is removed is not known any more: when it is submitted again, it runs again. The artifacts of runs stay among
+        the files of their sessions, and the messages of turns in the histories of theirs. Revoked sessions and
+        remembered decisions stay. Without an instant nothing is removed. Older firings of schedules are removed too,
+        with schedules that are finished since; so are the keys of occurrences, unless only some sessions are pruned.
 
         Args:
             before: seconds since 1970, as `Retention.before` gives.

@@ -14,6 +14,8 @@ from toolwright.tools.turn_protocols import TurnState
 
 ENDED: frozenset[str] = frozenset(("answered", "out_of_budget", "cancelled", "failed"))
 """The states of a turn that has ended."""
+PREFIX = "turn_"
+"""How the ids of turns begin, unless the caller gave another."""
 TURN_SCOPE = "turn/"
 """Prefix of the scopes of the batches of turns. Their calls are recovered with their turn."""
 EVENT_GAP = 1_000_000
@@ -28,6 +30,9 @@ class TurnRecord(Struct, frozen=True, kw_only=True, gc=False):
     `token`: only the holder of the newest one may write. `answer` is the recorded answer of the model whose calls are
     not all in the history yet. `events` is the number of the last stored event, and `advances` that of the last
     `Advance` of this claim.
+
+    `caller` is the call whose sub-agent the turn is, as JSON, and `above` the scope of the calls of the turn that its
+    usage counts for. Such a turn is continued by its caller, and by nobody else.
     """
 
     id: str
@@ -47,6 +52,8 @@ class TurnRecord(Struct, frozen=True, kw_only=True, gc=False):
     cancel_reason: str | None = None
     events: int = 0
     advances: int = 0
+    caller: str | None = None
+    above: str | None = None
 
 
 def is_cancelled_so(turn: TurnRecord, at: float, outcome: bytes) -> bool:
@@ -65,6 +72,8 @@ class NewTurn(Struct, frozen=True, kw_only=True):
     at: float
     anywhere: bool = False
     """True when any worker may take it."""
+    caller: str | None = None
+    above: str | None = None
 
 
 class EventChunk(NamedTuple):
@@ -139,7 +148,11 @@ class TurnStore(Protocol):
 
     async def ready(self, *, anywhere: bool, limit: int = 100) -> builtins.list[str]:
         """Sessions whose first unfinished turn no living owner has. With `anywhere`, also those that any worker may
-        take."""
+        take. Turns of sub-agents are not among them."""
+        ...
+
+    async def below(self, above: str) -> builtins.list[TurnRecord]:
+        """The turns of sub-agents that calls of this scope started, directly or not."""
         ...
 
     async def history(self, session: str, after: int, limit: int) -> builtins.list[StoredMessage]:

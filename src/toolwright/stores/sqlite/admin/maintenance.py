@@ -137,9 +137,9 @@ async def prune(
     Unfinished work stays, and so do the records that it needs to continue: every call of its batch, every call that it
     made or was made by, with their effects; every call of a run or a turn, and the runs above one. A call that is
     removed is not known any more: when it is submitted again, it runs again. The artifacts of runs stay among the files
-    of their sessions, and the messages of turns in the histories of theirs. Revoked sessions and remembered decisions stay. Without an instant nothing is removed. Older firings of
-    schedules are removed too, with schedules that are finished since; so are the keys of occurrences, unless only some
-    sessions are pruned.
+    of their sessions, and the messages of turns in the histories of theirs. Revoked sessions and remembered decisions
+    stay. Without an instant nothing is removed. Older firings of schedules are removed too, with schedules that are
+    finished since; so are the keys of occurrences, unless only some sessions are pruned.
 
     Args:
         path: the file of the store; others may have it open.

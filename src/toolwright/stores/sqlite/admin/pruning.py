@@ -151,10 +151,19 @@ def prune_runs(
 def prune_turns(
     connection: apsw.Connection, sessions: str | None, before: float, counts: dict[str, int], dry_run: bool
 ) -> bool:
-    """Prune the next turns that ended, with their events and steering; True when there may be more."""
+    """Prune the next turns that ended, with their events and steering; True when there may be more.
+
+    The turn of a sub-agent stays while the call that started it is unfinished, or the turn that its usage counts for.
+    """
     connection.execute("BEGIN" if dry_run else "BEGIN IMMEDIATE")
     query = (
-        "SELECT id FROM turns WHERE ended_at < ?1 AND (?2 IS NULL OR session IN (SELECT value FROM json_each(?2)))"
+        "SELECT id FROM turns AS old WHERE ended_at < ?1"
+        " AND (?2 IS NULL OR session IN (SELECT value FROM json_each(?2)))"
+        " AND (caller IS NULL OR NOT EXISTS (SELECT 1 FROM every_call WHERE session = json_extract(old.caller, '$[0]')"
+        " AND scope = json_extract(old.caller, '$[1]') AND call_id = json_extract(old.caller, '$[2]')"
+        " AND outcome IS NULL))"
+        " AND (above IS NULL OR NOT EXISTS (SELECT 1 FROM turns AS up WHERE up.ended_at IS NULL"
+        f" AND instr(old.above, '{TURN_SCOPE}' || up.id || '/') = 1))"
         " LIMIT ?3"
     )
     old: list[Any] = connection.execute(query, (before, sessions, -1 if dry_run else CHUNK)).fetchall()

@@ -140,7 +140,7 @@ class SqliteRunStore:
                 runs += self._shares.choose(connection, known, most - len(runs), at)
             return [take_run(connection, run, worker, at, now + lease) for run in runs]
 
-        return [one._replace(run=self._shown(one.run)) for one in await self._changes.attempt(work)]
+        return [one._replace(run=self._shown(one.run)) for one in await self._changes.change(None, work)]
 
     async def renew(
         self, worker: str, held: Sequence[tuple[str, int]], at: float, lease: float, capacity: int
@@ -165,23 +165,23 @@ class SqliteRunStore:
             queue_again(connection, worker, set(mine) - set(held), at)
             return Renewal(lost, dict(_cancelled(connection, worker)))
 
-        return await self._changes.attempt(work)
+        return await self._changes.change(None, work)
 
     async def report(self, reports: Sequence[Report]) -> builtins.list[str]:
         def work(connection: apsw.Connection) -> builtins.list[str]:
             return [report.id for report in reports if not write_report(connection, report)]
 
-        return await self._changes.attempt(work)
+        return await self._changes.change(None, work)
 
     async def finish(self, ending: Ending, quotas: Quotas) -> bool:
-        return await self._changes.attempt(lambda connection: end_run(connection, ending, quotas))
+        return await self._changes.change(None, lambda connection: end_run(connection, ending, quotas))
 
     async def hand_back(self, worker: str, held: Sequence[tuple[str, int]], at: float) -> None:
-        await self._changes.attempt(lambda connection: queue_again(connection, worker, held, at))
+        await self._changes.change(None, lambda connection: queue_again(connection, worker, held, at))
 
     async def leave(self, worker: str) -> None:
-        await self._changes.attempt(
-            lambda connection: connection.execute("DELETE FROM workers WHERE name = ?", (worker,)).fetchall()
+        await self._changes.change(
+            None, lambda connection: connection.execute("DELETE FROM workers WHERE name = ?", (worker,)).fetchall()
         )
 
     async def cancel(self, id: str, reason: str, at: float) -> builtins.list[BackgroundRun]:
@@ -195,11 +195,11 @@ class SqliteRunStore:
                     add_event(connection, run.id, "cancel_asked", {"reason": reason}, at)
             return [run for run in _tree(connection, id) if not run.over]
 
-        return [self._shown(run) for run in await self._changes.attempt(work)]
+        return [self._shown(run) for run in await self._changes.change(None, work)]
 
     async def reopen(self, id: str, by: str | None, limits: Limits, at: float, authority: bytes | None = None) -> None:
         """Queue an abandoned run again."""
-        await self._changes.attempt(lambda connection: reopen_run(connection, id, by, limits, at, authority))
+        await self._changes.change(None, lambda connection: reopen_run(connection, id, by, limits, at, authority))
 
     async def append(
         self,
@@ -211,8 +211,8 @@ class SqliteRunStore:
         at: float,
         telling: Telling | None = None,
     ) -> int | None:
-        return await self._changes.attempt(
-            lambda connection: append_event(connection, id, token, type, payload, key, at, telling)
+        return await self._changes.change(
+            None, lambda connection: append_event(connection, id, token, type, payload, key, at, telling)
         )
 
     async def events(self, id: str, after: int, limit: int) -> builtins.list[RunEvent]:
@@ -220,7 +220,7 @@ class SqliteRunStore:
 
     async def grant(self, id: str, session: str) -> None:
         statement = "INSERT OR IGNORE INTO process_grants (process, session) VALUES (?, ?)"
-        await self._changes.attempt(lambda connection: connection.execute(statement, (id, session)).fetchall())
+        await self._changes.change(None, lambda connection: connection.execute(statement, (id, session)).fetchall())
 
     async def granted(self, id: str, session: str) -> bool:
         query = (

@@ -110,7 +110,7 @@ class SqliteScheduleStore:
             runs = [_fire(connection, id, firing, at, limits, now) for firing in firings]
             return [run for run in runs if run is not None]
 
-        return await self._changes.attempt(work)
+        return await self._changes.change(None, work)
 
     async def run_now(
         self, id: str, registration: Registration, at: float, limits: Limits, mark: Mark | None

@@ -50,7 +50,7 @@ class SqliteTriggerStore:
             _insert(connection, trigger)
             return trigger
 
-        return await self._changes.attempt(work)
+        return await self._changes.change(None, work)
 
     async def list_triggers(self, session: str) -> list[Trigger]:
         return await self._changes.read(lambda connection: _select(connection, "session = ?", session))
@@ -63,7 +63,7 @@ class SqliteTriggerStore:
             connection.execute("DELETE FROM triggers WHERE session = ? AND id = ?", (session, id))
             return connection.changes() == 1
 
-        return await self._changes.attempt(work)
+        return await self._changes.change(None, work)
 
     async def occur(
         self, occurrence: Occurrence, known: Sequence[Trigger], starts: Sequence[Start]
@@ -91,7 +91,7 @@ class SqliteTriggerStore:
             )
             return ids
 
-        return await self._changes.attempt(work)
+        return await self._changes.change(None, work)
 
 
 def _select(connection: apsw.Connection, where: str, *values: str) -> list[Trigger]:

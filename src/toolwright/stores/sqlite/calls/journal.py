@@ -15,6 +15,7 @@ import apsw
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from toolwright import jsonx
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.journal import NOT_ALL, RUN_SCOPE, CallKey, Ended, Entry, Intent, Kept
 from toolwright.stores.sqlite.calls.intent_bundles import (
@@ -126,7 +127,10 @@ class SqliteJournalStore:
         of_run = scope.startswith(RUN_SCOPE)
         # The calls of one batch have one authority.
         authority = intents[0].authority if intents else None
-        bundle, over = Bundle.of(rows, authority) if rerun else None, [] if of_run else self._bundles.over()
+        bundle, over = (
+            Bundle.of(rows, authority) if rerun and not of_run else None,
+            [] if of_run else self._bundles.over(),
+        )
 
         def work(connection: apsw.Connection) -> list[Entry | None]:
             remove(connection, over)
@@ -496,12 +500,25 @@ _WAITING = (
     " WHERE signals.session = waits.session AND signals.scope = waits.scope AND signals.call_id = waits.call_id"
     " AND signals.name = waits.name))"
 )
+_AGENT_WAITING = "SELECT 1 FROM turns WHERE caller = ? AND state = 'waiting'"
+_AGENT_STEPS = (
+    "SELECT coalesce(sum(json_extract(CAST(progress AS TEXT), '$.model_calls')), 0) FROM turns WHERE caller = ?"
+)
 _SLEEPING = f"SELECT 1 FROM effects WHERE {KEY} AND label LIKE 'sleep:%' AND CAST(payload AS REAL) > ?"
 
 
 def _is_waiting(connection: apsw.Connection, key: CallKey, now: float) -> bool:
     """True when the code of a call was waiting for something outside, and not running."""
-    return one(connection, _WAITING, key) is not None or one(connection, _SLEEPING, (*key, now)) is not None
+    return (
+        one(connection, _WAITING, key) is not None
+        or one(connection, _SLEEPING, (*key, now)) is not None
+        or one(connection, _AGENT_WAITING, (_caller(key),)) is not None
+    )
+
+
+def _caller(key: CallKey) -> str:
+    """A call as the turns of its sub-agents name it."""
+    return jsonx.encode(list(key)).decode()
 
 
 def count_crash(connection: apsw.Connection, entry: Entry, crashed: bool, may_rerun: bool, now: float) -> int:
@@ -514,6 +531,7 @@ def count_crash(connection: apsw.Connection, entry: Entry, crashed: bool, may_re
     if not crashed or not ran or _is_waiting(connection, key, now):
         return int(count)
     done: int = one(connection, f"SELECT count(*) FROM effects WHERE {KEY} AND done", key)
+    done += one(connection, _AGENT_STEPS, (_caller(key),))
     count = count + 1 if done <= steps else 1
     connection.execute(_CRASHED, (*key, count, started_at, done))
     return count

@@ -131,10 +131,6 @@ class Changes:
             raise result
         return result
 
-    async def attempt(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Do `work` in one transaction; a `ToolwrightError` of it is raised here, and undoes all of it."""
-        return await self.change(None, work)
-
     def submit(self, work: Callable[[apsw.Connection], T], *, synced: bool = True) -> Awaitable[T]:
         """The same as `attempt`, but it is in the queue of the writer when this returns: before all that is asked for
         later. Without `synced`, a power cut may lose it.

@@ -17,8 +17,14 @@ CREATE TABLE turns (
     cancel_reason TEXT,
     events        INTEGER NOT NULL,
     advances      INTEGER NOT NULL,
+    caller        TEXT, -- the call whose sub-agent it is: its session, scope and id, as JSON
+    above         TEXT, -- the scope of the calls of the turn that its usage counts for
     UNIQUE (session, number)
 );
+
+-- The turns of sub-agents, by their calls and by the turns above them.
+CREATE INDEX turns_of_calls ON turns (caller) WHERE caller IS NOT NULL;
+CREATE INDEX turns_below ON turns (above) WHERE above IS NOT NULL;
 
 -- The queue of each session, and what recovery looks at.
 CREATE INDEX unfinished_turns ON turns (session, number) WHERE ended_at IS NULL;

@@ -58,7 +58,7 @@ class SqliteArchiveStore:
             return take(_Rows(connection, session))
 
         if self._path is None:
-            return await self._changes.attempt(work)
+            return await self._changes.change(None, work)
 
         def snapshot(connection: apsw.Connection) -> T:
             connection.execute("BEGIN")  # one moment for all rows
@@ -80,7 +80,7 @@ class SqliteArchiveStore:
             abandon_resources(connection, session)
             return filled
 
-        return await self._changes.attempt(work)
+        return await self._changes.change(None, work)
 
     async def list_sessions(self) -> list[SessionInfo]:
         def work(connection: apsw.Connection) -> list[SessionInfo]:
@@ -130,7 +130,7 @@ class SqliteArchiveStore:
             _remove(connection, session)
             return there
 
-        return await self._changes.attempt(work)
+        return await self._changes.change(None, work)
 
 
 class _Rows:

@@ -62,6 +62,8 @@ class SqliteTurnStore:
                 options=new.options,
                 created_at=new.at,
                 owner=None if new.anywhere else self._owner,
+                caller=new.caller,
+                above=new.above,
             )
             connection.execute(insert("turns", _NAMES), [getattr(turn, name) for name in _NAMES])
             head = _read(connection.execute(_HEAD, (new.session,)).fetchone())
@@ -69,7 +71,7 @@ class SqliteTurnStore:
                 return turn
             return self._take(connection, head, new.at, quota)
 
-        return await self._changes.attempt(work)
+        return await self._changes.change(None, work)
 
     async def claim(self, session: str, at: float, quota: Quota) -> TurnRecord | None:
         def work(connection: apsw.Connection) -> TurnRecord | None:
@@ -78,11 +80,11 @@ class SqliteTurnStore:
                 return None
             return self._take(connection, head, at, quota)
 
-        return await self._changes.attempt(work)
+        return await self._changes.change(None, work)
 
     async def ready(self, *, anywhere: bool, limit: int = 100) -> builtins.list[str]:
         query = (
-            "SELECT session, owner FROM turns AS head WHERE ended_at IS NULL AND number ="
+            "SELECT session, owner FROM turns AS head WHERE ended_at IS NULL AND caller IS NULL AND number ="
             " (SELECT min(number) FROM turns WHERE session = head.session AND ended_at IS NULL)"
             " AND (owner IS NULL OR owner <> ?) ORDER BY created_at"
         )
@@ -94,6 +96,11 @@ class SqliteTurnStore:
             return free[:limit]
 
         return await self._changes.read(work)
+
+    async def below(self, above: str) -> builtins.list[TurnRecord]:
+        query = f"SELECT {_COLUMNS} FROM turns WHERE above = ? ORDER BY created_at"
+        rows = await self._changes.read(lambda connection: connection.execute(query, (above,)).fetchall())
+        return [_known(row) for row in rows]
 
     def _is_free(self, connection: apsw.Connection, head: TurnRecord) -> bool:
         return head.owner in (None, self._owner) or bool(self._dead(connection, {head.owner}))
@@ -198,7 +205,7 @@ class SqliteTurnStore:
             )
             return _find(connection, id)
 
-        return await self._changes.attempt(work)
+        return await self._changes.change(None, work)
 
     async def signalled(self) -> dict[str, str | None]:
         query = (
@@ -221,7 +228,7 @@ class SqliteTurnStore:
             connection.execute("INSERT INTO turn_steering VALUES (?, ?, ?, ?)", (id, last + 1, text, at))
             return True
 
-        return await self._changes.attempt(work)
+        return await self._changes.change(None, work)
 
     async def find(self, id: str) -> TurnRecord | None:
         return await self._changes.read(lambda connection: _find(connection, id))

@@ -1,6 +1,6 @@
-"""A bound for the errors of a provider, whose library reads the whole body of an error, however long that is.
+"""The limits of requests: seconds to connect, and bytes of an error, whose body a provider's library reads as a whole.
 
-Owns that bound. Imports the HTTP library, and so is imported only with a provider's library."""
+Imports the HTTP library of the providers' libraries, and so is imported only with one of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from typing import Any
 import httpx2
 
 MOST_ERROR_BYTES = 1024 * 1024
+CONNECT_SECONDS = 10.0
+
+
+def timeouts(seconds: float) -> httpx2.Timeout:
+    """The seconds without a byte after which a request fails; fewer are given to connect."""
+    return httpx2.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS))
 
 
 class _Beginning(httpx2.AsyncByteStream):

@@ -1,0 +1,152 @@
+"""`toolwright chat`: a conversation at a terminal, and through a pipe."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.cli.talking import APP, DB, Terminal, write_agent
+from toolwright import jsonx
+
+Sit = Callable[..., Terminal]
+PROMPT = "> "
+
+
+@pytest.fixture
+def sit(project: Path, command: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Sit]:
+    """Starts the command on a terminal."""
+    write_agent(project)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    begun: list[Terminal] = []
+
+    def start(*words: str) -> Terminal:
+        begun.append(Terminal([*command, *words]))
+        return begun[-1]
+
+    yield start
+    for each in begun:
+        each.close()
+
+
+@pytest.mark.promise("TURN-05", "TURN-07")
+def test_a_person_talks_sees_calls_and_stops_a_turn_but_not_the_program(sit: Sit, run: Run, project: Path) -> None:
+    screen = sit("chat", *APP, *DB, "--session", "s1")
+    screen.until(PROMPT)
+    screen.type("hello\n")
+    screen.until("You said: hello")
+    screen.until(PROMPT)
+    screen.type("hang\n")
+    screen.until("a quarter")
+    screen.type("\x03")
+    screen.until("interrupted by Ctrl-C")
+    screen.until(PROMPT)
+    screen.type("still there?\n")
+    screen.until("You said: still there?")
+    screen.until(PROMPT)
+    screen.type("\x03")
+    assert screen.end() == 130
+    assert "toolwright chat --session s1 --db agent.db" in screen.shown
+    assert "\x1b]0;owned" not in screen.shown
+    assert "\u202e" not in screen.shown
+    assert [turn["state"] for turn in run("turns", *DB, "--json").json] == ["answered", "cancelled", "answered"]
+
+
+@pytest.mark.promise("TURN-08", "AUTH-02")
+def test_approvals_are_asked_for_in_place_and_the_turn_continues(sit: Sit, run: Run, project: Path) -> None:
+    screen = sit("chat", *APP, *DB, "--session", "s1")
+    screen.until(PROMPT)
+    screen.type("wipe\ny\n")  # The second line was typed before the question, and is no answer to it.
+    screen.until("or why not: ")
+    assert not (project / "ledger").exists()
+    screen.type("\n")
+    screen.until("or why not: ")
+    screen.type("not this one\n")
+    screen.until("The results:")
+    assert not (project / "ledger").exists()
+    screen.until(PROMPT)
+    screen.type("wipe again\n")
+    screen.until("or why not: ")
+    screen.type("always\n")
+    screen.until("The results: wiped /x")
+    screen.until(PROMPT)
+    screen.type("wipe a third time\n")
+    screen.until("The results: wiped /x")
+    screen.until(PROMPT)
+    screen.type("\x04")
+    assert screen.end() == 0
+    assert (project / "ledger").read_text() == "wiped\nwiped\n"
+    assert "\x1b]0;owned" not in screen.shown
+    decided = run("approvals", "--decided", *DB, "--json").json
+    assert [one["decision"]["reason"] for one in decided] == [None, "not this one"]
+
+
+def test_a_decision_is_stopped_by_ctrl_c_and_stdin_that_ends_leaves_the_turn_waiting(sit: Sit, run: Run) -> None:
+    screen = sit("chat", *APP, *DB, "--session", "s1")
+    screen.until(PROMPT)
+    screen.type("wipe\n")
+    screen.until("or why not: ")
+    screen.type("\x03")
+    screen.until("cancelled")
+    screen.until(PROMPT)
+    screen.type("wipe\n")
+    screen.until("or why not: ")
+    screen.type("\x04")
+    assert screen.end() == 0
+    assert [turn["state"] for turn in run("turns", *DB, "--json").json] == ["waiting", "cancelled"]
+
+
+@pytest.mark.promise("TURN-03")
+def test_a_session_is_resumed_with_the_turn_that_was_cut_off(
+    sit: Sit, run: Run, command: list[str], project: Path
+) -> None:
+    assert run("ask", "hello", *APP, *DB, "--session", "s1").code == 0
+    killed = subprocess.run([*command, "ask", "crash", *APP, *DB, "--session", "s1"], capture_output=True, timeout=60)
+    assert killed.returncode == -9
+    screen = sit("chat", *APP, *DB, "--session", "s1")
+    shown = screen.until("The results: before, alive")
+    assert "You said: hello" in shown
+    assert "the process that worked on it is gone" in shown
+    screen.until(PROMPT)
+    screen.type("\x04")
+    assert screen.end() == 0
+    assert (project / "ledger").read_text() == "before\n"
+
+
+def test_approvals_are_asked_for_in_place_without_a_store_and_by_ask(sit: Sit, project: Path) -> None:
+    screen = sit("ask", "wipe", *APP)
+    screen.until("or why not: ")
+    screen.type("y\n")
+    screen.until("✓ answered")
+    assert screen.end() == 0
+    assert (project / "ledger").read_text() == "wiped\n"
+
+
+def test_lines_of_a_pipe_are_messages_and_one_without_an_answer_is_the_exit_code(run: Run, project: Path) -> None:
+    write_agent(project)
+    ended = run("chat", *APP, stdin="one\n\ntwo")
+    assert (ended.code, ended.out) == (0, "You said: one\nYou said: two\n")
+    ended = run("chat", *APP, *DB, stdin="fail\ntwo\n")
+    assert (ended.code, ended.out) == (1, "You said: two\n")
+    ended = run("chat", *APP, "--json", stdin="one\ntwo\n")
+    events = [jsonx.decode(line) for line in ended.out.splitlines()]
+    assert [event["data"]["text"] for event in events if event["kind"] == "turn.ended"] == [
+        "You said: one",
+        "You said: two",
+    ]
+
+
+def test_chat_reads_a_real_pipe_while_its_turns_run(project: Path, command: list[str]) -> None:
+    write_agent(project)
+    words = [*command, "chat", *APP, *DB]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for text in ("one", "add"):
+            process.stdin.write(f"{text}\n")
+            process.stdin.flush()
+            assert process.stdout.readline().startswith(("You said: one", "The results: 3"))
+        process.stdin.close()
+        assert process.wait(timeout=40) == 0
