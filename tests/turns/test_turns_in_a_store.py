@@ -39,7 +39,8 @@ def script() -> ScriptedModel:
 def rows(file: Any, table: str) -> int:
     connection = apsw.Connection(str(file))
     try:
-        return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+        ((count,),) = connection.execute(f"SELECT count(*) FROM {table}")
+        return int(count)
     finally:
         connection.close()
 

@@ -114,8 +114,8 @@ class SqliteArchiveStore:
                 SessionInfo(
                     session,
                     *calls.get(session, (0, 0)),
-                    dict(sorted(found.get(session, {}).items())),
-                    *structs.astuple(details_of(about.get(session, {}))),
+                    usage=dict(sorted(found.get(session, {}).items())),
+                    **structs.asdict(details_of(about.get(session, {}))),
                     turns=turns.get(session, (0, 0))[0],
                     unfinished_turns=turns.get(session, (0, 0))[1],
                 )
