@@ -415,7 +415,7 @@ class Turns:
                     return outcome
                 async with outside(call, "agent", core.id) as opened:
                     opened(None)
-                    await turn.continues()
+                    await turn._continues()
         except RuntimeClosed:
             await asyncio.Event().wait()  # The call is about to be cut off: it has no outcome by that.
             raise
@@ -469,6 +469,7 @@ class Turns:
             store=self.store,
             model=local.model or self.model(options.model, core.shared.model),
             instructions=core.shared.turn_defaults.instructions,
+            context=core.shared.turn_defaults.context,
             form=form,
             durable=self.shared.durable,
         )
@@ -654,7 +655,7 @@ class Turn:
             for task in (rest, late):
                 task.cancel()
 
-    async def continues(self) -> None:
+    async def _continues(self) -> None:
         """Wait until the turn, which waits for something outside, has continued or ended."""
         local = self._local
         while local is not None and local.error is None and local.outcome is not None and not local.ended:
