@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from toolwright.tools.retry_policy import RetryPolicy
     from toolwright.tools.subject import Subject
     from toolwright.tools.tool import Screened, Tool
-    from toolwright.tools.turn_protocols import Budget, TurnEvent, TurnInfo, TurnOutcome, TurnWait
+    from toolwright.tools.turn_protocols import Budget, ContextWindow, TurnEvent, TurnInfo, TurnOutcome, TurnWait
 
 __version__ = "0.1.0"
 
@@ -78,6 +78,7 @@ _HOMES = {
     "Capability": "toolwright.tools.capability",
     "CapabilityError": "toolwright.errors",
     "ConnectionRequired": "toolwright.tools.outcome",
+    "ContextWindow": "toolwright.tools.turn_protocols",
     "ConversionError": "toolwright.errors",
     "Decision": "toolwright.tools.outcome",
     "Failure": "toolwright.tools.outcome",
@@ -162,6 +163,7 @@ __all__ = [
     "Capability",
     "CapabilityError",
     "ConnectionRequired",
+    "ContextWindow",
     "ConversionError",
     "Decision",
     "Failure",

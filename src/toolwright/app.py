@@ -45,6 +45,8 @@ class App(AppSettings):
             "anthropic:claude-sonnet-4-5", or a `Model`.
         instructions: what the model is told before every conversation, beside the prompts of the capabilities.
         budget: how much each turn may use; `Budget()` by default.
+        context: how long a conversation may become, and what happens before it is too long; by default
+            `ContextWindow()`, which leaves the oldest results of tools out.
         quotas: how much each session may store.
         lifespan: a function without parameters under `@contextlib.asynccontextmanager`. It is entered in each process
             that opens the app, before anything else, and closed last. Tools get its value as `ctx.deps`.

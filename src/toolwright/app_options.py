@@ -21,7 +21,7 @@ from toolwright.stores.contracts.sessions import Quotas
 from toolwright.tools.capability import Capability, activate, require_capability
 from toolwright.tools.model import ModelClient
 from toolwright.tools.registry import ToolRegistry, ToolSource
-from toolwright.tools.turn_protocols import Budget
+from toolwright.tools.turn_protocols import Budget, ContextWindow
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 """Makes the async context manager that a process is inside of while it has the app open; its value is `ctx.deps`."""
@@ -39,6 +39,7 @@ class AppOptions(TypedDict, total=False):
     model: str | ModelClient | None
     instructions: str
     budget: Budget | None
+    context: ContextWindow | None
     quotas: Quotas | None
     lifespan: Lifespan | None
     automatic: Iterable[Capability] | None
@@ -83,6 +84,7 @@ class AppSettings:
     model: str | ModelClient | None = None
     instructions: str = ""
     budget: Budget | None = None
+    context: ContextWindow | None = None
     quotas: Quotas | None = None
     lifespan: Lifespan | None = None
     automatic: Iterable[Capability] | None = None
@@ -154,6 +156,7 @@ _OPTIONS: dict[str, tuple[Fits, str]] = {
     ),
     "instructions": (_is(str), "text"),
     "budget": (_or_none(_is(Budget)), "Budget(...)"),
+    "context": (_or_none(_is(ContextWindow)), "ContextWindow(...)"),
     "worker": (_or_none(_is(bool)), "True, False or None"),
     "lifespan": (
         _or_none(lambda given: _is_lifespan(given)),

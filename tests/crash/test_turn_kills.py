@@ -14,8 +14,9 @@ from toolwright.testing.crash_points import TURN_POINTS
 from toolwright.wire import anthropic, openai_chat
 from toolwright.wire.repair import repair
 
-KILLS = 190
-"""At random instants; the crash points make some 120 more."""
+PARTS = 10
+KILLS = 200
+"""At random instants; the crash points make some 150 more."""
 
 PROGRAM = """
 from toolwright import App
@@ -164,21 +165,22 @@ def require_ended(crashes: Any) -> None:
 
 
 @pytest.mark.promise("TURN-03", "TURN-06")
-def test_killed_at_every_crash_point_a_turn_ends_in_the_next_process(crashes, tmp_path_factory, zygote):
+@pytest.mark.parametrize("part", range(PARTS))
+def test_killed_at_every_crash_point_a_turn_ends_in_the_next_process(crashes, tmp_path_factory, zygote, part):
     points = crashes.points(PROGRAM, first=True, asked=ASKED[:1])
     assert {name for name, _ in points} >= set(TURN_POINTS)
-    for point, nth in points:
-        kit = type(crashes)(tmp_path_factory.mktemp("turn"), zygote=zygote)
-        with kit:
+    for point, nth in points[part::PARTS]:
+        with type(crashes)(tmp_path_factory.mktemp("turn"), zygote=zygote) as kit:
             # Commits are shared by what comes together: a run may have fewer of them than the one that was counted.
             kit.start_doomed(point, PROGRAM, nth=nth, first=True, asked=ASKED[:1]).wait()
             require_ended(kit)
 
 
 @pytest.mark.promise("TURN-03", "TURN-06")
-def test_killed_at_any_instant_a_turn_ends_in_the_next_process(crashes, tmp_path_factory, zygote):
-    chance = random.Random(20261116)
-    for _ in range(KILLS // 5):
+@pytest.mark.parametrize("part", range(PARTS))
+def test_killed_at_any_instant_a_turn_ends_in_the_next_process(crashes, tmp_path_factory, zygote, part):
+    chance = random.Random(part)
+    for _ in range(KILLS // PARTS // 5):
         with type(crashes)(tmp_path_factory.mktemp("turn"), zygote=zygote) as kit:
             for _ in range(5):
                 program = kit.start(PROGRAM, first=True, asked=ASKED)

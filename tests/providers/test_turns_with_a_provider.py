@@ -5,7 +5,7 @@ import pytest
 from tests.providers.dialects import CHAT, MESSAGES
 from tests.providers.loopback import whole
 from tests.support import fail_after
-from toolwright import App, ToolCall, ToolContext, tool
+from toolwright import App, RetryPolicy, ToolCall, ToolContext, tool
 from toolwright.errors import MissingRequirement
 from toolwright.testing import FakeClock
 from toolwright.tools.model import Answer, Usage
@@ -81,6 +81,20 @@ async def test_a_tool_whose_model_is_over_its_limit_fails_for_a_while(dialect, s
     assert outcome.failure is not None
     assert (outcome.failure.code, outcome.failure.retry, outcome.failure.retry_after) == ("rate_limited", True, 7)
     assert outcome.failure.message == "The model that 'research' asks could not answer (rate_limited)"
+
+
+@pytest.mark.promise("TURN-02")
+async def test_a_tool_that_is_retried_asks_its_model_again(dialect, server):
+    @tool(idempotent=True, retry=RetryPolicy(attempts=2))
+    async def research(ctx: ToolContext) -> str:
+        """Research."""
+        return await ctx.complete("plan", "Where to begin?")
+
+    server.will(whole({"error": {"message": "busy"}}, 529, retry_after="0"), dialect.reply(Answer(text="Here")))
+    async with fail_after(20), App(tools=[research], model=dialect.model(server)).open() as runtime:
+        [outcome] = await runtime.session("s1").run_batch([ToolCall("research", {}, "c1")])
+    assert outcome.value == "Here"
+    assert len(server.asked) == 2
 
 
 @pytest.mark.promise("APP-05")

@@ -287,6 +287,26 @@ async def test_a_sub_agent_that_waits_for_approval_lets_its_call_and_the_turn_ab
 
 
 @pytest.mark.promise("TURN-08", "TURN-12")
+async def test_a_turn_whose_sub_agent_waits_is_cancelled_with_it(place, open_runtime):
+    @tool(approval="required")
+    async def wipe(path: str) -> str:
+        """Wipe."""
+        return f"wiped {path}"
+
+    agent = App(tools=[wipe], model=ScriptedModel([[call("w", "wipe", path="/x")], "Gone."])).as_tool("cleaner")
+    script = ScriptedModel([[call("1", "cleaner", message="Wipe /x.")], "All clean."])
+    runtime = await open_runtime(place, agent, model=script)
+    session = runtime.session("s")
+    async with fail_after(5):
+        outcome = await session.ask("Clean up.")
+        turn = await session.turn(outcome.turn_id)
+        await turn.cancel("never mind")
+        assert (await turn).status == "cancelled"
+    assert [info.state for info in await runtime.turns()] == ["cancelled", "cancelled"]
+    assert await runtime.approvals() == []
+
+
+@pytest.mark.promise("TURN-08", "TURN-12")
 async def test_a_waiting_sub_agent_continues_in_the_next_process_however_often_that_changes(file, open_runtime):
     @tool(approval="required")
     async def wipe(path: str) -> str:
@@ -548,3 +568,50 @@ def test_sub_agents_side_by_side_survive_several_kills_at_random_instants(zygote
     with CrashKit(tmp_path, zygote=zygote) as kit:
         killed = sum(kit.kill_after(chance.uniform(0.05, 0.25), STORY, **given).killed for _ in range(3))
         check(kit, killed, **given)
+
+
+WAITING = """
+from toolwright import App
+from toolwright.testing import ScriptedModel
+
+@tool(approval="required")
+async def wipe(path: str) -> str:
+    return f"wiped {path}"
+
+def script(*answers):
+    return ScriptedModel(list(answers))
+
+async def main():
+    wiping = [ToolCall(id="w", name="wipe", arguments={"path": "/x"})]
+    agent = App(tools=[wipe], model=script(wiping, "Gone.")).as_tool("cleaner")
+    asking = [ToolCall(id="1", name="cleaner", arguments={"message": "Wipe /x."})]
+    async with App(tools=[agent], model=script(asking, "All clean.")).open(store, recover=True) as runtime:
+        session = runtime.session("s")
+        outcome = await session.ask("Clean up.", id="t")
+        assert outcome.status == "waiting", outcome
+        if dies:
+            die()
+        (approval,) = await runtime.approvals()
+        await runtime.approve(approval.key)
+        outcome = await (await session.turn("t"))
+        say([outcome.status, outcome.text, [each.text for each in outcome.calls], outcome.model_calls])
+"""
+
+
+@pytest.mark.promise("TURN-08", "TURN-12")
+def test_a_sub_agent_that_waits_is_not_given_up_however_often_its_process_is_killed(zygote, tmp_path):
+    with CrashKit(tmp_path, zygote=zygote) as kit:
+        for _ in range(5):
+            assert kit.start(WAITING, dies=True).wait().killed
+        (told,) = kit.run(WAITING, dies=False).said
+    assert told == ["answered", "All clean.", ["Gone."], 4]
+
+
+@pytest.mark.promise("TURN-03", "TURN-12")
+def test_a_sub_agent_that_gets_further_each_time_is_not_given_up_however_often_its_process_is_killed(zygote, tmp_path):
+    story = STORY.replace("calls(1, 2), calls(3)", ", ".join(f"calls({n})" for n in range(7)))
+    with CrashKit(tmp_path, zygote=zygote) as kit:
+        for nth in (1, 2, 2, 2, 2, 2):  # each time it records one more answer, and dies at the next
+            kit.kill_at("child answers", story, nth=nth, names=["a"])
+        (told,) = kit.run(story, names=["a"]).said
+    assert told[:4] == ["answered", "All is done.", ["All three."], 10]

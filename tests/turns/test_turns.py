@@ -463,6 +463,104 @@ async def test_what_cannot_be_asked_is_refused_with_the_reason(open_runtime):
     assert await session.turns() == []
 
 
+@pytest.mark.promise("TURN-03")
+async def test_a_tool_cannot_ask_its_own_session(open_runtime, caplog):
+    @tool
+    async def ask_again(ctx: ToolContext) -> str:
+        """Ask again."""
+        return (await runtime.session(ctx.session_id).ask("And you?")).text
+
+    runtime = await open_runtime(ask_again, model=ScriptedModel([[call("a", "ask_again")], "Done."]))
+    async with fail_after(5):
+        outcome = await runtime.session("s").ask("?")
+    assert (outcome.status, outcome.calls[0].status) == ("answered", "failure")
+    assert "cannot ask its own session" in caplog.text
+
+
+@pytest.mark.promise("TURN-05")
+async def test_cancelling_a_session_cancels_its_turn(place, open_runtime):
+    begun = asyncio.Event()
+
+    async def silent(request: Any) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    runtime = await open_runtime(place, model=FunctionModel(silent))
+    session = runtime.session("s")
+    turn = await session.start_turn("?")
+    async with fail_after(5):
+        await begun.wait()
+        session.cancel("enough of this")
+        outcome = await turn
+    assert (outcome.status, outcome.reason) == ("cancelled", "enough of this")
+
+
+@pytest.mark.promise("TURN-05")
+async def test_cancelling_the_caller_of_ask_cancels_the_turn(place, open_runtime):
+    begun = asyncio.Event()
+
+    async def silent(request: Any) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    runtime = await open_runtime(place, model=FunctionModel(silent))
+    session = runtime.session("s")
+    asking = asyncio.ensure_future(session.ask("?"))
+    async with fail_after(5):
+        await begun.wait()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert await session.wait_for_idle()
+    assert [info.state for info in await session.turns()] == ["cancelled"]
+
+
+@pytest.mark.promise("TURN-03")
+async def test_a_turn_that_the_end_of_the_program_cut_off_continues_in_the_next_one(file, open_runtime):
+    begun = asyncio.Event()
+
+    async def silent(request: Any) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    first = await Runtime.open(file, model=FunctionModel(silent))
+    turn = await first.session("s").start_turn("Go on.")
+    async with fail_after(5):
+        await begun.wait()
+        await first.close()
+        second = await open_runtime(file, model=FunctionModel(lambda request: "Here I am."))
+        assert [info.state for info in await second.turns()] == ["running"]
+        await second.recover()
+        assert await second.session("s").wait_for_idle()
+        assert (await (await second.turn(turn.id))).text == "Here I am."
+
+
+async def test_a_turn_whose_model_is_not_here_stays_for_a_process_that_has_it(file, open_runtime, caplog):
+    first = await Runtime.open(file)
+    begun = asyncio.Event()
+
+    async def silent(request: Any) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    turn = await first.session("s").start_turn("?", model=FunctionModel(silent, name="special"))
+    async with fail_after(5):
+        await begun.wait()
+        await first.close()
+        other = await open_runtime(file, model=ScriptedModel(["Wrong."]))
+        await other.recover()
+        await other.session("s").wait_for_idle()
+        assert [info.state for info in await other.turns()] == ["running"]
+        await other.close()
+        right = await open_runtime(file, model=FunctionModel(lambda request: "Right.", name="special"))
+        await right.recover()
+        assert (await (await right.turn(turn.id))).text == "Right."
+
+
 @pytest.mark.promise("TURN-08")
 async def test_a_wait_that_is_over_before_its_turn_is_suspended_does_not_stop_the_turn(place, open_runtime):
     @tool

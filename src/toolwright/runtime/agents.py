@@ -26,7 +26,7 @@ from toolwright.tools.model import HoldsConnections, ModelClient
 from toolwright.tools.options import ToolOptions
 from toolwright.tools.outcome import ToolError
 from toolwright.tools.tool import Tool
-from toolwright.tools.turn_protocols import Budget, TurnOutcome
+from toolwright.tools.turn_protocols import Budget, ContextWindow, TurnOutcome
 
 log = logging.getLogger("toolwright.runtime")
 
@@ -125,7 +125,10 @@ class Agents:
             quotas=app.quotas or caller.quotas,
             model=own or caller.model,
             turn_defaults=TurnDefaults(
-                budget=app.budget or Budget(), instructions=self._instructions(app, arranged, late), model=own
+                budget=app.budget or Budget(),
+                instructions=self._instructions(app, arranged, late),
+                context=app.context or (ContextWindow() if own is not None else caller.turn_defaults.context),
+                model=own,
             ),
             deps=deps,
         )

@@ -36,7 +36,7 @@ from toolwright.session.parts import Lifetime, SharedParts, TurnDefaults
 from toolwright.stores.contracts.sessions import Quotas
 from toolwright.tools.model import HoldsConnections, ModelClient
 from toolwright.tools.registry import ToolSource
-from toolwright.tools.turn_protocols import Budget
+from toolwright.tools.turn_protocols import Budget, ContextWindow
 from toolwright.turns.memory_store import MemoryTurnStore
 from toolwright.turns.turns import SessionTurnsClient, Turns
 
@@ -83,7 +83,9 @@ def wire(
         call_log=MemoryCallLog() if call_log is None else call_log,
         model=_model(app.model),
         turn_defaults=TurnDefaults(
-            budget=app.budget or Budget(), instructions=lambda: instructions(app, arranged, late, shared.tools)
+            budget=app.budget or Budget(),
+            instructions=lambda: instructions(app, arranged, late, shared.tools),
+            context=app.context or ContextWindow(),
         ),
         deps=deps,
         effects=storage.effects,

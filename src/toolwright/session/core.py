@@ -357,7 +357,7 @@ class SessionCore:
         Raises:
             ToolwrightError: a call of the session asks, and would wait for itself.
         """
-        self._require_outside("wait for its session to be idle: it would wait for itself")
+        self.require_outside("wait for its session to be idle: it would wait for itself")
         return await wait_for_idle(self.own_batches, self.turns, self.shared.clock, timeout)
 
     async def close_batches(self, reason: str) -> None:
@@ -366,12 +366,12 @@ class SessionCore:
         Raises:
             ToolwrightError: a call of the session asks, and would wait for itself.
         """
-        self._require_outside("close its own session")
+        self.require_outside("close its own session")
         self.cancel(reason)
         for batch in list(self.own_batches):
             await batch.settled()
 
-    def _require_outside(self, what: str) -> None:
+    def require_outside(self, what: str) -> None:
         """Refuse an operation that a call of this session requests, or a call below it."""
         run = CURRENT.get()
         while run is not None:
@@ -384,7 +384,9 @@ class SessionCore:
             run = owner.parent
 
     def cancel(self, reason: str) -> None:
-        """Cancel every running batch, except those of background runs."""
+        """Cancel the turn that is worked on, and every running batch, except those of background runs."""
+        if self.turns is not None:
+            self.turns.cancel(reason)
         for batch in list(self.own_batches):
             batch.cancel(reason)
 

@@ -24,6 +24,10 @@ class OtherWork(Protocol):
         """Done when that may have changed."""
         ...
 
+    def cancel(self, reason: str) -> None:
+        """Stop it."""
+        ...
+
 
 async def wait_for_idle(
     batches: Collection[Batch], other: OtherWork | None, clock: Clock, timeout: float | None

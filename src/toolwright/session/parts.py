@@ -33,7 +33,7 @@ from toolwright.stores.contracts.store import BackgroundStores
 from toolwright.tools.model import ModelClient
 from toolwright.tools.registry import ToolSource
 from toolwright.tools.tool import Tool
-from toolwright.tools.turn_protocols import Budget
+from toolwright.tools.turn_protocols import Budget, ContextWindow
 
 
 class Lifetime:
@@ -88,6 +88,7 @@ class TurnDefaults:
 
     budget: Budget
     instructions: Callable[[], str]
+    context: ContextWindow
     model: ModelClient | None = None
     """The own model of a sub-agent. One without it is asked through the model of the turn above it."""
 

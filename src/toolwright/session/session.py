@@ -158,7 +158,8 @@ class Session:
         return outcome
 
     def cancel(self, reason: str = "the session was cancelled") -> None:
-        """Cancel every batch of the session that still runs. Background runs continue; each has its own `cancel`."""
+        """Cancel the turn and every batch of the session that still run here. Background runs continue, and so do turns
+        in the queue; each has its own `cancel`."""
         self._core.cancel(reason)
 
     async def wait_for_idle(self, timeout: float | None = None) -> bool:

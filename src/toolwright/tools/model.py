@@ -183,7 +183,7 @@ Delta: TypeAlias = TextDelta | ReasoningDelta | CallDelta
 class ModelClient(Protocol):
     """The least that a model must have: tools and turns can ask it, and nothing is streamed.
 
-    A `ToolError` with `retry` is not recorded in the step of a tool that asked; any other result is.
+    A `ModelError` or `ToolError` with `retry` is not recorded in the step of a tool that asked; any other result is.
     """
 
     async def complete(self, request: ModelRequest) -> object:

@@ -62,6 +62,47 @@ class Budget(Struct, frozen=True, kw_only=True):
         return plain_data(self)
 
 
+class ContextWindow(Struct, frozen=True, kw_only=True):
+    """How long a conversation may become, and what happens before it is too long for its model.
+
+    The size of a conversation is the one that the provider told with the last answer, and an estimate of what came
+    since: a token for four characters. Near the window, `when_near` decides:
+
+    - "shorten": the oldest results of tools are left out of the requests, and the model reads the names of the files of
+      the session that have them instead. The newest stay. The history is not changed.
+    - "summarise": the model is asked for a summary of the older part, which stands for it in all later requests. It is
+      stored in the history, so that it is asked for once.
+    - "fail": the turn fails with the code "context_overflow".
+    """
+
+    tokens: int = 200_000
+    """The context window of the model, in tokens."""
+    near: float = 0.8
+    """The part of it that a request may fill."""
+    when_near: Literal["shorten", "summarise", "fail"] = "shorten"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.tokens, bool) or not isinstance(self.tokens, int) or self.tokens < 1:
+            raise ToolwrightError(f"ContextWindow tokens={self.tokens!r:.200} is not usable; use a number from 1")
+        if isinstance(self.near, bool) or not isinstance(self.near, int | float) or not 0 < self.near <= 1:
+            raise ToolwrightError(
+                f"ContextWindow near={self.near!r:.200} is not usable; use a number above 0 and up to 1"
+            )
+        if self.when_near not in ("shorten", "summarise", "fail"):
+            raise ToolwrightError(
+                f"ContextWindow when_near={self.when_near!r:.200} is not usable; use 'shorten', 'summarise' or 'fail'"
+            )
+
+    @property
+    def limit(self) -> float:
+        """The tokens of a request from which on something is done."""
+        return self.tokens * self.near
+
+    def to_json(self) -> dict[str, Any]:
+        """The options as plain data."""
+        return plain_data(self)
+
+
 class TurnWait(Struct, frozen=True):
     """A call that its turn waits for. `what` is the kind of the wait, such as "approval".
 
@@ -123,7 +164,8 @@ class TurnEvent(Struct, frozen=True, gc=False):
     """Something that happened in a turn. Numbers grow, with gaps where a turn continued after a crash.
 
     The kinds: "turn.started"; "text" and "reasoning", a piece of what the model writes; "model.retrying", after which
-    the text of this model call begins again; "model.answered", with text, calls and usage; "call.started",
+    the text of this model call begins again; "model.answered", with text, calls and usage; "context.shortened" and
+    "context.summarised"; "call.started",
     "call.progress", "call.finished" and the other events of calls; "turn.steered"; "turn.waiting"; "turn.continued";
     and "turn.ended", the last. Events of a sub-agent, its text and reasoning excepted, have "agent." before their kind,
     as in "agent.call.started"; their data has its `session` and `turn`, and the `parent_call_id` of the call it is.

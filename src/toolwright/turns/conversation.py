@@ -12,10 +12,13 @@ from msgspec import Struct, ValidationError, convert
 from toolwright import jsonx
 from toolwright.stores.contracts.sessions import NewMessage
 from toolwright.tools.call import ToolCall
-from toolwright.tools.model import Answer, Item, ToolResults, UserMessage
+from toolwright.tools.model import Answer, Item, ToolResults, Usage, UserMessage
 from toolwright.tools.outcome import Image, Status, ToolOutcome
 from toolwright.tools.service_protocols import Message
+from toolwright.turns.context_window import Conversation, Shortened
 
+SUMMARY = "summary"
+"""The `kind` in the metadata of a message that is a summary of the conversation before."""
 RESULTS = "results"
 """The `kind` in the metadata of a message that holds the results of the answer before it."""
 
@@ -59,9 +62,21 @@ def steered(text: str, turn: str) -> NewMessage:
     return NewMessage("user", jsonx.encode(text), jsonx.encode({"turn": turn, "kind": "steering"}))
 
 
-def answered(answer: Answer, outcomes: Sequence[ToolOutcome], turn: str, step: int) -> list[NewMessage]:
-    """An answer with the results of all its calls, to be appended together. `step` numbers the answers of a turn."""
+def summary(text: str, items: int, turn: str) -> NewMessage:
+    """A summary that stands for the first items of the conversation from now on."""
+    return NewMessage("runtime", jsonx.encode(text), jsonx.encode({"turn": turn, "kind": SUMMARY, "items": items}))
+
+
+def answered(
+    answer: Answer, outcomes: Sequence[ToolOutcome], turn: str, step: int, shortened: Shortened | None = None
+) -> list[NewMessage]:
+    """An answer with the results of all its calls, to be appended together. `step` numbers the answers of a turn, and
+    `shortened` are the results that its request was the first to leave out."""
     about: dict[str, Any] = {"turn": turn, "step": step, "model": answer.model, "stop": answer.stop}
+    if answer.usage.tokens:
+        about["tokens"] = answer.usage.tokens
+    if shortened is not None:
+        about["shortened"] = shortened
     if answer.native is not None:
         about["native"] = answer.native
     if answer.reasoning:
@@ -80,36 +95,49 @@ def answered(answer: Answer, outcomes: Sequence[ToolOutcome], turn: str, step: i
 # --- reading
 
 
-def read(messages: Iterable[Message]) -> list[Item]:
-    """The conversation that messages make.
+def read(messages: Iterable[Message]) -> Conversation:
+    """The conversation that messages make, shown as in the last request.
 
     A message of another shape than an answer with its results is text: what tools and background runs append is told as
     a note, since a model knows only users, itself and results. An answer whose results do not follow it directly, which
     no turn writes, is told without its calls.
     """
-    items: list[Item] = []
+    told = Conversation()
     waiting: Answer | None = None
     for message in messages:
         if waiting is not None:
             outcomes = _outcomes(message, waiting)
-            items += [waiting, ToolResults(outcomes)] if outcomes is not None else _without_calls(waiting)
+            told.add(*([waiting, ToolResults(outcomes)] if outcomes is not None else _without_calls(waiting)))
             waiting = None
             if outcomes is not None:
                 continue
         if message.sender == "assistant":
+            shortened = _shortened(message)
+            if shortened is not None:
+                told.apply(shortened)
             answer = _answer(message)
             if answer.calls:
                 waiting = answer
             else:
-                items.append(answer)
+                told.add(answer)
         elif message.sender == "user":
             text, images = _text_and_images(message.content)
-            items.append(UserMessage(text, images))
+            told.add(UserMessage(text, images))
+        elif message.sender == "runtime" and message.metadata.get("kind") == SUMMARY:
+            told.summarise(str(message.content), int(message.metadata["items"]))
         else:
-            items.append(UserMessage(_note(message)))
+            told.add(UserMessage(_note(message)))
     if waiting is not None:
-        items += _without_calls(waiting)
-    return items
+        told.add(*_without_calls(waiting))
+    return told
+
+
+def _shortened(message: Message) -> Shortened | None:
+    given = message.metadata.get("shortened")
+    try:
+        return None if given is None else convert(given, Shortened)
+    except ValidationError:
+        return None
 
 
 def results_of(turn: str, messages: Iterable[Message]) -> list[tuple[int, ToolOutcome]]:
@@ -141,6 +169,7 @@ def _answer(message: Message) -> Answer:
         calls=calls,
         images=images,
         native=native if isinstance(native, dict) else None,
+        usage=Usage(tokens) if isinstance(tokens := about.get("tokens"), int) else Usage(),
         model=str(about.get("model") or ""),
         stop="calls" if calls else "end",
     )

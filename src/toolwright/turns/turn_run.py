@@ -25,7 +25,9 @@ from toolwright import jsonx
 from toolwright.calls.batch import Batch
 from toolwright.errors import ServiceError, StoreError
 from toolwright.events import AnyEvent
+from toolwright.log_fields import log_fields
 from toolwright.session.core import SessionCore
+from toolwright.session.services.spilled_outputs import save_output
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.sessions import NewMessage
 from toolwright.stores.contracts.turns import TURN_SCOPE, Advance, TurnRecord, TurnStore
@@ -34,8 +36,16 @@ from toolwright.tools.model import Answer, Item, ModelClient, ModelError, ModelR
 from toolwright.tools.outcome import Failure, ToolOutcome
 from toolwright.tools.registry import Snapshot
 from toolwright.tools.service_protocols import Message
-from toolwright.tools.turn_protocols import Budget, TurnOutcome, TurnState, TurnStatus, TurnWait
+from toolwright.tools.turn_protocols import Budget, ContextWindow, TurnOutcome, TurnState, TurnStatus, TurnWait
 from toolwright.turns import conversation as stored
+from toolwright.turns.context_window import (
+    AFTER_SHORTENING,
+    AFTER_SUMMARY,
+    ASK_FOR_SUMMARY,
+    CHARACTERS,
+    Conversation,
+    Shortened,
+)
 from toolwright.turns.event_log import TurnLog
 from toolwright.turns.model_call import ask, read_answer
 from toolwright.turns.structured import AnswerForm
@@ -46,6 +56,8 @@ MODEL_SECONDS = 600.0
 """How long one call of a model may take, with its retries."""
 PAGE = 1_000
 """How many messages of the history are read at once."""
+OVERFLOW = "context_overflow"
+"""The code of a conversation that is too long for its model."""
 EMPTY = "The model gave an empty answer"
 StopKind = Literal["cancelled", "seconds", "tool_calls", "model_timeout"]
 
@@ -74,6 +86,8 @@ class Progress(Struct, omit_defaults=True):
     """Model calls of its sub-agents, whose tokens are in `usage`; those of the calls that still run are not counted."""
     agent_tool_calls: int = 0
     """Calls of tools that its sub-agents made."""
+    shortened: Shortened | None = None
+    """The results that requests left out for the first time, since the last answer that is in the history."""
 
     @property
     def total(self) -> Usage:
@@ -88,6 +102,7 @@ class TurnSetting:
     store: TurnStore
     model: ModelClient
     instructions: Callable[[], str]
+    context: ContextWindow
     form: AnswerForm | None = None
     """The form of the answer that was asked for."""
     durable: bool = False
@@ -116,6 +131,7 @@ class TurnRun:
             str, TurnRun | Progress
         ] = {}  # the sub-agents of the calls that run, by the ids of their turns
         self._running_calls = 0
+        self._summarised = -1  # the number of the model call after which a summary was asked for
         self._core = core
         self._record = record
         self._setting = setting
@@ -224,7 +240,7 @@ class TurnRun:
             self._log.add("turn.continued", {"turn": self.id, "taken_over": self.batch is None})
         if self._resumed and self._answer is not None and self.batch is None:
             await self._find_agents()
-        conversation: list[Item] | None = None
+        conversation: Conversation | None = None
         while True:
             if self._answer is None:
                 if conversation is None:
@@ -240,7 +256,7 @@ class TurnRun:
                     return await self._suspend()
                 self._concluded(answer, outcomes)
                 if conversation is not None:
-                    conversation += [answer, ToolResults(tuple(outcomes))]
+                    conversation.add(answer, ToolResults(tuple(outcomes)))
                 if self._stopped is not None:
                     return await self._end_stopped()
             else:
@@ -251,7 +267,7 @@ class TurnRun:
 
     def _concluded(self, answer: Answer, outcomes: Sequence[ToolOutcome]) -> None:
         """The calls of an answer have their outcomes: the unit is complete."""
-        self._units += stored.answered(answer, outcomes, self.id, self._progress.model_calls)
+        self._append(answer, outcomes)
         self._outcomes += outcomes
         self._used_ids.update([outcome.call_id for outcome in outcomes])
         self._pictures = self._pictures or _has_images(outcomes)
@@ -262,20 +278,30 @@ class TurnRun:
             self._count_agents()
         self._answer = self._stored_answer = self.batch = None
 
-    async def _conversation(self) -> list[Item]:
+    def _append(self, answer: Answer, outcomes: Sequence[ToolOutcome]) -> None:
+        progress = self._progress
+        self._units += stored.answered(answer, outcomes, self.id, progress.model_calls, progress.shortened)
+        progress.shortened = None
+
+    async def _conversation(self) -> Conversation:
         """The whole history of the session, with the units of this turn that are not written yet."""
         if self._units:
             await self._write("running")
-        items = stored.read(await history(self._setting.store, self._core.id))
-        results = [outcome for item in items if isinstance(item, ToolResults) for outcome in item.outcomes]
+        conversation = stored.read(await history(self._setting.store, self._core.id))
+        if self._progress.shortened is not None:
+            conversation.apply(self._progress.shortened)
+        results = [one for item in conversation.items if isinstance(item, ToolResults) for one in item.outcomes]
         self._used_ids = {outcome.call_id for outcome in results}
         self._pictures = _has_images(results)
-        return items
+        return conversation
 
     # --- the model
 
-    async def _ask(self, conversation: list[Item]) -> TurnOutcome | None:
-        """Ask the model, and record its answer; or end the turn, and return how."""
+    async def _ask(self, conversation: Conversation, *, again: bool = False) -> TurnOutcome | None:
+        """Ask the model, and record its answer; or end the turn, and return how.
+
+        `again` means that the provider found the conversation too long, and that results were left out since.
+        """
         progress = self._progress
         await self._take_signals(conversation)
         if self._stopped is not None:
@@ -287,9 +313,23 @@ class TurnRun:
         if limit is not None:
             reason = f"The budget of {limit} of the turn above is used up"
             return await self._end("out_of_budget", limit=limit, reason=reason)
+        window = self._setting.context
+        # The instructions and the tools count, too, and are measured only where the rest is large.
+        if not again and conversation.size > window.limit / 2 and await self._size(conversation) > window.limit:
+            if window.when_near == "fail":
+                reason = (
+                    f"The conversation has about {conversation.size:.0f} tokens, and {window.limit:.0f} are possible"
+                )
+                return await self._end("failed", code=OVERFLOW, reason=reason)
+            if window.when_near == "summarise" and self._summarised != progress.model_calls:
+                ended = await self._summarise(conversation)
+                return await self._ask(conversation) if ended is None else ended
+            await self._shorten(conversation, window.limit * AFTER_SHORTENING)
         try:
-            answer, written = await self._ask_within_time(conversation)
+            answer, written = await self._ask_within_time(await self._request(conversation))
         except ModelError as error:
+            if error.code == OVERFLOW and not again and await self._shorten(conversation, 0.0):
+                return await self._ask(conversation, again=True)
             return await self._end("failed", code=error.code, reason=str(error))
         except asyncio.CancelledError:
             if self._stopped is None:
@@ -302,23 +342,27 @@ class TurnRun:
         if answer.text:
             progress.text = answer.text
         self._log.add("model.answered", answer)
+        if answer.stop == "context" and not answer.calls and not again and await self._shorten(conversation, 0.0):
+            return await self._ask(conversation, again=True)
         self._answer = answer
         if answer.calls:
             self._stored_answer = written
         return None
 
-    async def _ask_within_time(self, conversation: list[Item]) -> tuple[Answer, bytes]:
-        shared, form = self._core.shared, self._setting.form
-        request = ModelRequest(
+    async def _request(self, conversation: Conversation) -> ModelRequest:
+        form = self._setting.form
+        return ModelRequest(
             self._core.id,
-            await self._shown(conversation),
+            await self._shown(conversation.shown),
             turn=self.id,
-            number=sum([type(item) is Answer for item in conversation]),
+            number=conversation.answers,
             instructions=self._instructions,
             tools=await self._tools(),
             answer_schema=self._options.answer_schema if form is None else form.schema,
         )
-        deadline = shared.deadlines.bucket(MODEL_SECONDS)
+
+    async def _ask_within_time(self, request: ModelRequest) -> tuple[Answer, bytes]:
+        deadline = self._core.shared.deadlines.bucket(MODEL_SECONDS)
         deadline.add(self)
         self._asking = True
         try:
@@ -340,7 +384,7 @@ class TurnRun:
             self._offered_of = None if await catalogue.deferred() else tools
         return self._offered
 
-    async def _shown(self, conversation: list[Item]) -> tuple[Item, ...]:
+    async def _shown(self, conversation: Sequence[Item]) -> tuple[Item, ...]:
         """The conversation with the content of images that it names by hash."""
         if not self._pictures:
             return tuple(conversation)
@@ -352,7 +396,84 @@ class TurnRun:
             ]
         )
 
-    async def _take_signals(self, conversation: list[Item]) -> None:
+    # --- the context window
+
+    async def _size(self, conversation: Conversation) -> float:
+        """The tokens of the next request, roughly."""
+        if conversation.measured:
+            return conversation.size
+        tools = [jsonx.encode(each.to_json()) for each in await self._tools()]
+        return conversation.size + (len(self._instructions) + sum(map(len, tools))) / CHARACTERS
+
+    async def _shorten(self, conversation: Conversation, most: float) -> bool:
+        """Leave old results out of the requests; False where that is not wanted, or there are none."""
+        if self._setting.context.when_near == "fail":
+            return False
+        changed = await conversation.shorten(most, self._save)
+        if changed is None:
+            return False
+        before = self._progress.shortened
+        files = changed.files if before is None else {**before.files, **changed.files}
+        self._progress.shortened = Shortened(changed.results, files)
+        self._log.add("context.shortened", {"results": changed.results, "tokens": round(conversation.size)})
+        return True
+
+    async def _save(self, number: int, outcome: ToolOutcome) -> str | None:
+        key = CallKey(self._core.id, f"context/{number}", outcome.call_id)
+        try:
+            return await save_output(self._core.services.files, key, outcome.text)
+        except ServiceError as error:  # such as no room for another file
+            log.warning(
+                "The result of call %r is left out of the conversation, and cannot be written to a file: %s",
+                outcome.call_id,
+                error,
+                extra=log_fields("context.not_stored", session=self._core.id, call_id=outcome.call_id),
+            )
+            return None
+
+    async def _summarise(self, conversation: Conversation) -> TurnOutcome | None:
+        """Ask the model for a summary of the older part, and record it; without a usable one, old results are left out.
+
+        Returns how the turn ended, if it did.
+        """
+        progress, window = self._progress, self._setting.context
+        items = conversation.older_part(window.limit * AFTER_SUMMARY)
+        answer: Answer | None = None
+        if items:
+            shown = [*conversation.part(items), UserMessage(ASK_FOR_SUMMARY)]
+            request = replace(
+                await self._request(conversation),
+                messages=await self._shown(shown),
+                tool_choice="none",
+                answer_schema=None,
+            )
+            try:
+                answer, _ = await self._ask_within_time(request)
+            except ModelError as error:
+                if error.code != OVERFLOW:
+                    return await self._end("failed", code=error.code, reason=str(error))
+            except asyncio.CancelledError:
+                if self._stopped is None:
+                    raise
+                assert self._task is not None
+                self._task.uncancel()
+                return await self._end_stopped()
+        if answer is not None:
+            progress.model_calls += 1
+            progress.usage[answer.model] = progress.usage.get(answer.model, Usage()) + answer.usage
+        self._summarised = progress.model_calls
+        if answer is None or answer.stop != "end" or not answer.text.strip():
+            await self._shorten(conversation, window.limit * AFTER_SHORTENING)
+            return None
+        self._units.append(stored.summary(answer.text, items, self.id))
+        await self._write("running")
+        conversation.summarise(answer.text, items)
+        self._log.add("context.summarised", {"text": answer.text, "tokens": round(conversation.size)})
+        return None
+
+    # --- messages to the turn
+
+    async def _take_signals(self, conversation: Conversation) -> None:
         """Take the messages that were sent to the turn since the last model call, and a request to stop."""
         if not self.signalled:
             return
@@ -361,7 +482,7 @@ class TurnRun:
         for number, text in signals.steering:
             self._progress.steered = number
             self._units.append(stored.steered(text, self.id))
-            conversation.append(UserMessage(text))
+            conversation.add(UserMessage(text))
             self._log.add("turn.steered", {"text": text})
         if signals.cancel_reason is not None:
             self.stop("cancelled", signals.cancel_reason)
@@ -534,13 +655,13 @@ class TurnRun:
         """End the turn with an answer that has no calls; None where the model is to be asked again."""
         self._answer = None
         if answer.text or answer.images or answer.native:
-            self._units += stored.answered(answer, (), self.id, self._progress.model_calls)
+            self._append(answer, ())
         if answer.stop == "pause":
             return None
         if answer.stop == "refusal":
             return await self._end("failed", code="refused", reason="The model refused to answer")
         if answer.stop == "context":
-            return await self._end("failed", code="context_overflow", reason="The conversation is too long")
+            return await self._end("failed", code=OVERFLOW, reason="The conversation is too long")
         if answer.stop == "length":
             return await self._end("failed", code="truncated", reason="The answer was cut at its longest length")
         if not answer.text.strip() and not answer.images:

@@ -43,6 +43,8 @@ log = logging.getLogger("toolwright.turns")
 
 LOOK = 0.2
 """Seconds between two looks at the store: for a turn of another process, and for what others want of ours."""
+NOT_AGAIN = 60.0
+"""Seconds for which a worker leaves a turn to others that it could not continue."""
 WRITE_EVERY = 0.1
 """Seconds between two writes of events while a model streams its answer."""
 MOST_LOGS = 1_000
@@ -123,6 +125,12 @@ class SessionTurns:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         return waiter
+
+    def cancel(self, reason: str) -> None:
+        """Stop the turn that is worked on here, or waits."""
+        for local in list(self._local.values()):
+            if local.run is not None:
+                self.stop(local.id, reason)
 
     # --- its turns
 
@@ -264,6 +272,7 @@ class SessionTurns:
             error,
             extra=log_fields("turn.not_continued", session=self._core.id),
         )
+        self._turns.cannot(self._core.id)
         failed, self._local = self._local, {}
         for local in failed.values():
             local.error = error
@@ -301,6 +310,7 @@ class Turns:
         self._logs: OrderedDict[str, TurnLog] = OrderedDict()
         self._watcher: asyncio.Task[None] | None = None
         self._models: dict[str, ModelClient] = {}
+        self._not_here: dict[str, float] = {}
         self._made: TurnStore | None = None
 
     @property
@@ -328,11 +338,7 @@ class Turns:
         its calls are told more briefly.
         """
         self.shared.lifetime.require_open()
-        unknown = set(options) - set(AskOptions.__annotations__)
-        if unknown:
-            raise TypeError(
-                f"A turn has no option {sorted(unknown)[0]!r}; it has {', '.join(AskOptions.__annotations__)}"
-            )
+        core.require_outside("ask its own session: it would wait for itself")
         if not isinstance(message, str) or not message.strip():
             raise TurnError(f"The message {message!r:.200} is not usable; use text that is not empty")
         if len(message) > LONGEST_MESSAGE:
@@ -409,7 +415,7 @@ class Turns:
                     return outcome
                 async with outside(call, "agent", core.id) as opened:
                     opened(None)
-                    await turn.continues()
+                    await turn._continues()
         except RuntimeClosed:
             await asyncio.Event().wait()  # The call is about to be cut off: it has no outcome by that.
             raise
@@ -463,6 +469,7 @@ class Turns:
             store=self.store,
             model=local.model or self.model(options.model, core.shared.model),
             instructions=core.shared.turn_defaults.instructions,
+            context=core.shared.turn_defaults.context,
             form=form,
             durable=self.shared.durable,
         )
@@ -565,10 +572,17 @@ class Turns:
         most = self.shared.policy.background_per_worker - len(self._active)
         if most <= 0 or self.shared.model is None:
             return False
-        ready = await self.store.ready(anywhere=True, limit=most)
-        for each in ready:
+        now = self.clock.monotonic()
+        self._not_here = {each: until for each, until in self._not_here.items() if until > now}
+        ready = await self.store.ready(anywhere=True, limit=most + len(self._not_here))
+        taken = [each for each in ready if each not in self._not_here][:most]
+        for each in taken:
             self._of(self.sessions().core(each)).work()
-        return bool(ready)
+        return bool(taken)
+
+    def cannot(self, session: str) -> None:
+        """A turn of a session cannot continue here, such as for want of its model: leave it to others for a while."""
+        self._not_here[session] = self.clock.monotonic() + NOT_AGAIN
 
     async def close(self) -> None:
         """Stop working. Unfinished turns stay in the store, and are continued by the next process."""
@@ -640,7 +654,7 @@ class Turn:
             for task in (rest, late):
                 task.cancel()
 
-    async def continues(self) -> None:
+    async def _continues(self) -> None:
         """Wait until the turn, which waits for something outside, has continued or ended."""
         local = self._local
         while local is not None and local.error is None and local.outcome is not None and not local.ended:
