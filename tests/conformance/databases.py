@@ -15,6 +15,7 @@ from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing.conformance import InMemory
 from toolwright.testing.conformance.background import CASE_CLOCK
 from toolwright.testing.sqlite_store import drop_locks
+from toolwright.turns.memory_store import MemoryTurnStore
 
 
 class InFile:
@@ -71,3 +72,11 @@ class BesideCalls(InMemory):
 
     async def close(self) -> None:
         await self._services.close()
+
+
+class TurnsInMemory(BesideCalls):
+    """`Database` of `MemoryTurnStore`: the turns of a runtime without a file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._services.turns = MemoryTurnStore(lambda: self._services.messages)  # type: ignore[assignment]

@@ -128,13 +128,14 @@ class Runtime:
         return parts.sessions.session(session_id, own, policy, projector)
 
     async def sessions(self) -> list[SessionInfo]:
-        """Every session that has records or calls in the store, by id; in memory calls are not counted."""
+        """Every session that has records, calls or turns in the store, by id; in memory calls are not counted."""
         return await self._open_parts().archives.list_sessions()
 
     async def export_session(self, session_id: str, path: str | Path, *, replace: bool = False) -> Exported:
         """Write the contents of a session into one archive, as they are at one moment; secrets stay sealed in it.
 
-        Its calls, runs and schedules are not part of it: a session that was imported does nothing by itself.
+        Its calls, turns, runs and schedules are not part of it: a session that was imported does nothing by itself.
+        Its history is, so that it can be asked on.
 
         Raises:
             ArchiveError: the file exists and is not to be replaced, or cannot be written.
@@ -156,7 +157,7 @@ class Runtime:
         return await self._open_parts().archives.import_(path, as_id, replace)
 
     async def delete_session(self, session_id: str) -> bool:
-        """Remove a session that has nothing unfinished, with its calls and contents; False when there is none.
+        """Remove a session that has nothing unfinished, with its calls, turns and contents; False when there is none.
 
         Sessions that its tools opened stay.
 

@@ -113,10 +113,11 @@ def wire(
         ),
     )
     scheduler = Scheduler(lambda: storage.stores().schedules, limits_of(policy, quotas.resources, queue=True))
+    in_memory = None if storage.durable else MemoryTurnStore(lambda: storage.stores().messages)
     turns = Turns(
         shared,
         lambda: sessions,
-        lambda: storage.stores().turns if storage.durable else MemoryTurnStore(lambda: storage.stores().messages),
+        lambda: storage.stores().turns if in_memory is None else in_memory,
         poke_worker=lambda: background.poke(),
     )
     background = Background(
@@ -134,7 +135,7 @@ def wire(
         turns=turns,
         agents=agents,
         inbox=Inbox(shared, sessions),
-        archives=Archives(shared, sessions),
+        archives=Archives(shared, sessions, in_memory),
     )
 
 

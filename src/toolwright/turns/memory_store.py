@@ -7,12 +7,13 @@ outlives the process, so that writing it earlier would only cost time.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.errors import TurnError
+from toolwright.errors import ServiceError, TurnError
 from toolwright.stores.contracts.sessions import MessageStore, NewMessage, Quota
 from toolwright.stores.contracts.turns import (
     ENDED,
@@ -23,6 +24,7 @@ from toolwright.stores.contracts.turns import (
     StoredMessage,
     TurnRecord,
     TurnSignals,
+    is_cancelled_so,
 )
 
 MOST_ENDED = 10_000
@@ -37,8 +39,9 @@ class MemoryTurnStore:
         self._turns: dict[str, TurnRecord] = {}
         self._queues: dict[str, builtins.list[str]] = {}
         self._numbers: dict[str, int] = {}
-        self._unwritten: dict[str, builtins.list[NewMessage]] = {}
-        self._steering: dict[str, builtins.list[Steering]] = {}
+        self._unwritten: dict[str, builtins.list[Sequence[NewMessage]]] = {}
+        """For each session the units that its messages do not have yet, in order."""
+        self._steering: dict[str, dict[tuple[float, str], Steering]] = {}
         self._ended: builtins.list[str] = []
 
     async def add(self, new: NewTurn, quota: Quota) -> TurnRecord:
@@ -83,36 +86,46 @@ class MemoryTurnStore:
     def _take(self, turn: TurnRecord, at: float) -> TurnRecord:
         if turn.started_at is None:
             message = NewMessage("user", turn.message, jsonx.encode({"turn": turn.id}))
-            self._unwritten.setdefault(turn.session, []).append(message)
+            self._unwritten.setdefault(turn.session, []).append([message])
         taken = self._turns[turn.id] = replace(
             turn,
             state="running",
             owner="memory",
             token=turn.token + 1,
+            advances=0,
             started_at=at if turn.started_at is None else turn.started_at,
         )
         return taken
 
     async def history(self, session: str, after: int, limit: int) -> builtins.list[StoredMessage]:
-        rows = await self._messages().list_messages(session, after, limit)
-        if len(rows) < limit:
-            last = rows[-1][0] if rows else after
-            unwritten = self._unwritten.get(session, ())
+        messages = self._messages()
+        rows = await messages.list_messages(session, after, limit)
+        unwritten = builtins.list(chain.from_iterable(self._unwritten.get(session, ())))
+        if len(rows) < limit and unwritten:
+            last = rows[-1][0] if rows else 0
+            if not rows and after > 0:
+                # The number of the last written message, or one from which on no unwritten message is beyond `after`.
+                last = max(0, after - len(unwritten))
+                earlier = await messages.list_messages(session, last, len(unwritten))
+                last = earlier[-1][0] if earlier else last
             rows += [(number, *message, 0.0) for number, message in enumerate(unwritten, last + 1) if number > after]
-        return rows
+        return rows[:limit]
 
     async def advance(self, advance: Advance, quota: Quota) -> bool:
         turn = self._turns.get(advance.id)
-        if turn is None or turn.token != advance.token or turn.ended_at is not None:
+        if turn is None or turn.token != advance.token:
             return False
+        if turn.ended_at is not None or advance.number <= turn.advances:
+            return advance.number == turn.advances
         session = turn.session
         if advance.messages:
-            self._unwritten.setdefault(session, []).extend(advance.messages)
+            self._unwritten.setdefault(session, []).append(advance.messages)
         ended = advance.state in ENDED
         if (ended or advance.state == "waiting") and session in self._unwritten:
-            await self._messages().append_messages(session, self._unwritten.pop(session), advance.at, quota, None)
+            await self._write(session, self._unwritten.pop(session), advance.at, quota)
         self._turns[advance.id] = replace(
             self._turns[advance.id],
+            advances=advance.number,
             state=advance.state,
             progress=advance.progress,
             answer=advance.answer,
@@ -122,6 +135,16 @@ class MemoryTurnStore:
         if ended:
             self._end(advance.id, session)
         return True
+
+    async def _write(self, session: str, units: builtins.list[Sequence[NewMessage]], at: float, quota: Quota) -> None:
+        """Append units to the messages of a session; where there is no room for all of them, the first ones."""
+        messages = self._messages()
+        try:
+            await messages.append_messages(session, builtins.list(chain.from_iterable(units)), at, quota, None)
+        except ServiceError:
+            for unit in units:
+                await messages.append_messages(session, unit, at, quota, None)
+            raise
 
     def _end(self, id: str, session: str) -> None:
         queue = self._queues[session]
@@ -141,13 +164,13 @@ class MemoryTurnStore:
 
     async def signals(self, id: str, after: int) -> TurnSignals:
         turn = self._turns.get(id)
-        steering = [each for each in self._steering.get(id, ()) if each.number > after]
+        steering = [each for each in self._steering.get(id, {}).values() if each.number > after]
         return TurnSignals(None if turn is None else turn.cancel_reason, steering)
 
     async def cancel(self, id: str, reason: str, at: float, outcome: bytes) -> TurnRecord | None:
         turn = self._turns.get(id)
         if turn is None or turn.ended_at is not None:
-            return None
+            return turn if turn is not None and is_cancelled_so(turn, at, outcome) else None
         turn = self._turns[id] = replace(turn, cancel_reason=turn.cancel_reason or reason)
         if turn.started_at is None:
             turn = self._turns[id] = replace(turn, state="cancelled", ended_at=at, outcome=outcome)
@@ -165,8 +188,8 @@ class MemoryTurnStore:
         turn = self._turns.get(id)
         if turn is None or turn.ended_at is not None:
             return False
-        sent = self._steering.setdefault(id, [])
-        sent.append(Steering(len(sent) + 1, text))
+        sent = self._steering.setdefault(id, {})
+        sent.setdefault((at, text), Steering(len(sent) + 1, text))
         return True
 
     async def find(self, id: str) -> TurnRecord | None:
@@ -179,3 +202,23 @@ class MemoryTurnStore:
             if (session is None or turn.session == session) and not (active and turn.ended_at is not None)
         ]
         return found[:limit]
+
+    # --- whole sessions, whose other records a store in memory has elsewhere
+
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """How many turns each session has, and how many of them are unfinished."""
+        found: dict[str, tuple[int, int]] = {}
+        for turn in self._turns.values():
+            count, unfinished = found.get(turn.session, (0, 0))
+            found[turn.session] = count + 1, unfinished + (turn.ended_at is None)
+        return found
+
+    def forget(self, session: str) -> bool:
+        """Forget the turns of a session that is deleted, which have all ended; True when there were some."""
+        gone = [id for id, turn in self._turns.items() if turn.session == session and turn.ended_at is not None]
+        for id in gone:
+            del self._turns[id]
+        self._ended = [id for id in self._ended if id in self._turns]
+        if session not in self._queues:
+            self._numbers.pop(session, None)
+        return bool(gone)

@@ -143,6 +143,7 @@ class TurnRun:
         self._answer = None if record.answer is None else read_answer(record.answer)
         self._stored_answer = record.answer
         self._units: list[NewMessage] = []
+        self._advances = 0
         self.signalled = record.started_at != record.created_at
         """True when there may be messages for it, or a request to stop, in the store."""
         self._used_ids: set[str] = set()
@@ -732,9 +733,11 @@ class TurnRun:
     def _submit(self, state: TurnState, outcome: TurnOutcome | None = None) -> Awaitable[bool]:
         """Ask the store to write the state of the turn, with the units that are complete."""
         progress = self._progress
+        self._advances += 1
         advance = Advance(
             id=self.id,
             token=self._record.token,
+            number=self._advances,
             at=self._clock.now(),
             state=state,
             progress=msgspec.json.encode(

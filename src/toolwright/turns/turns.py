@@ -367,8 +367,8 @@ class Turns:
         record = await self.store.add(new, self.message_quota)
         if record.state in ENDED:
             return Turn(self, record.id, core.id)
-        active = self._of(core)
-        local = active.get(id)
+        active = self._active.get(core.id)
+        local = None if active is None else active.get(id)
         if local is None:
             if record.owner is None or background:
                 self._poke_worker()
@@ -378,7 +378,7 @@ class Turns:
             local.log.has_handle = has_handle
             # A turn that was there before must be claimed: the process that began it may have died, or still run.
             new_and_begun = record.state == "running" and record.token == 1 and record.created_at == new.at
-            active.enter(local, record if new_and_begun else None)
+            self._of(core).enter(local, record if new_and_begun else None)
         return Turn(self, id, core.id, local)
 
     async def ask(self, core: SessionCore, message: str, options: AskOptions) -> TurnOutcome:
@@ -569,7 +569,8 @@ class Turns:
 
     async def take_free(self, at: float) -> bool:
         """The duty of a worker: continue turns that nobody works on, up to as many as it may; True if it took some."""
-        most = self.shared.policy.background_per_worker - len(self._active)
+        # A turn that waits for something outside takes no place.
+        most = self.shared.policy.background_per_worker - sum(active.busy for active in self._active.values())
         if most <= 0 or self.shared.model is None:
             return False
         now = self.clock.monotonic()

@@ -71,16 +71,16 @@ def prune(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Remove old finished calls and background runs with their records. A call that is removed would run again.
+    """Remove old finished calls, turns and background runs with their records. A call that is removed would run again.
 
-    Unfinished work and the records that it needs stay.
+    Unfinished work and the records that it needs stay, and so does the history of each session.
     """
     with reported():
         store, instant = require_store(db), read_moment(before, "--before")
         planned = asyncio.run(inspect_store(store).prune(instant, sessions=session, dry_run=True))
         if not as_json:
             echo(f"{'Would remove' if dry_run else 'To remove'}: {_pruned(planned)}", err=not dry_run)
-        something = bool(planned.calls or planned.runs or planned.firings or vacuum)
+        something = bool(planned.calls or planned.runs or planned.turns or planned.firings or vacuum)
         if not dry_run and not yes and something:
             if as_json or not sys.stdin.isatty():
                 raise BadInput("Nothing was removed; add --yes to remove it, or --dry-run to only count it")
@@ -113,8 +113,9 @@ def migrate(db: options.Db = None, as_json: options.Json = False) -> None:
 def _pruned(counts: Pruned) -> str:
     kept = f"; {counts.spared} old ones stay, as something unfinished needs them" if counts.spared else ""
     runs = f", {counts.runs} background runs" if counts.runs else ""
+    turns = f", {counts.turns} turns" if counts.turns else ""
     fired = f", {counts.firings} firings of schedules" if counts.firings else ""
-    more = f"{runs}{fired}{kept}"
+    more = f"{runs}{turns}{fired}{kept}"
     return f"{counts.calls} calls, {counts.effects} effects, {counts.waits} waits, {counts.signals} signals{more}"
 
 
@@ -124,12 +125,14 @@ def _stats_table(store: str, found: Stats) -> Table:
     table.add_column(overflow="fold")
     calls = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in sorted(found.calls.items()))
     runs = ", ".join(f"{count} {status}" for status, count in sorted(found.runs.items()))
+    turns = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in sorted(found.turns.items()))
     rows = {
         "store": store,
         "size": f"{found.file_bytes:,} bytes, {found.free_bytes:,} of them free",
         "sessions": str(found.sessions),
         "calls": calls or "none",
         "background runs": runs or "none",
+        "turns": turns or "none",
         "effects": str(found.effects),
         "waits": f"{found.waits}, {found.open_waits} of them open",
         "signals": str(found.signals),

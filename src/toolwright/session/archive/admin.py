@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Protocol
+
+from msgspec import structs
 
 from toolwright.argument_checks import require_path
 from toolwright.errors import ServiceError
@@ -13,18 +16,40 @@ from toolwright.session.archive.importing import opened_archive
 from toolwright.session.open_sessions import OpenSessions, require_session_id
 from toolwright.session.parts import SharedParts
 from toolwright.stores.contracts.archives import SessionInfo, SessionWriter
+from toolwright.stores.contracts.turns import TURN_SCOPE
+
+
+class TurnsInMemory(Protocol):
+    """The turns of a runtime without a file, which are not where the other records of its sessions are."""
+
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """How many turns each session has, and how many of them are unfinished."""
+        ...
+
+    def forget(self, session: str) -> bool:
+        """Forget the turns of a session; True when there were some."""
+        ...
 
 
 class Archives:
     """The sessions of a store, whether they are open in this process or not."""
 
-    def __init__(self, shared: SharedParts, sessions: OpenSessions) -> None:
+    def __init__(self, shared: SharedParts, sessions: OpenSessions, turns: TurnsInMemory | None) -> None:
         self._shared = shared
         self._open = sessions
+        self._turns = turns
 
     async def list_sessions(self) -> list[SessionInfo]:
-        """Every session that has records or calls in the store, by id."""
-        return await self._shared.stores().archives.list_sessions()
+        """Every session that has records, calls or turns in the store, by id."""
+        found = await self._shared.stores().archives.list_sessions()
+        if self._turns is None:
+            return found
+        counts = self._turns.counts()
+        told = {info.id: info for info in found}
+        for id, (turns, unfinished) in counts.items():
+            info = told.get(id) or SessionInfo(id, 0, 0, {})
+            told[id] = structs.replace(info, turns=turns, unfinished_turns=unfinished)
+        return [told[id] for id in sorted(told)]
 
     async def export(self, session_id: str, path: str | Path, replace: bool) -> Exported:
         """Write a session into an archive."""
@@ -49,6 +74,8 @@ class Archives:
                 return archive.fill(writer, session_id)
 
         imported = await self._shared.stores().archives.fill_session(session_id, fill, replace)
+        if self._turns is not None:
+            self._turns.forget(session_id)
         session = self._open.get(session_id)
         if session is not None:
             session.forget_calls()
@@ -60,6 +87,8 @@ class Archives:
         require_session_id(session_id)
         self._require_quiet(session_id)
         removed = await self._shared.stores().archives.delete_session(session_id)
+        if self._turns is not None:
+            removed = self._turns.forget(session_id) or removed
         session = self._open.get(session_id)
         if session is not None and not session.batches:
             self._open.forget(session_id)
@@ -70,10 +99,18 @@ class Archives:
             return archive.manifest.session
 
     def _require_quiet(self, session_id: str) -> None:
+        turns = 0 if self._turns is None else self._turns.counts().get(session_id, (0, 0))[1]
+        if turns:
+            raise ServiceError(
+                f"The session {session_id!r:.200} has {turns} unfinished turns; let them end or cancel them",
+                "unfinished",
+            )
         session = self._open.get(session_id)
         if session is not None and session.batches:
             what = "batches that still run" if session.own_batches else "unfinished background runs"
+            if any(batch.scope.startswith(TURN_SCOPE) for batch in session.batches):
+                what = "unfinished turns"
             raise ServiceError(
-                f"The session {session_id!r:.200} has {what}; wait for them, or cancel them",
+                f"The session {session_id!r:.200} has {what}; let them end or cancel them",
                 "unfinished",
             )

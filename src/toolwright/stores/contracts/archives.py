@@ -131,8 +131,8 @@ def details_of(found: Mapping[str, Any]) -> SessionDetails:
 
 
 class SessionInfo(Struct, frozen=True):
-    """A session that a store knows: how many calls it has, how many of them are unfinished, and its number of
-    records."""
+    """A session that a store knows: how many calls and turns it has, how many of them are unfinished, and its number
+    of records."""
 
     id: str
     calls: int
@@ -140,6 +140,8 @@ class SessionInfo(Struct, frozen=True):
     usage: dict[str, Usage]
     title: str | None = None
     locale: str | None = None
+    turns: int = 0
+    unfinished_turns: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The facts about the session as plain data."""
@@ -194,18 +196,18 @@ class ArchiveStore(Protocol):
         """Let `fill` write a session that is new, or that is removed before; all of it or nothing.
 
         Raises:
-            ServiceError: it exists and is not to be replaced, or has calls that are unfinished.
+            ServiceError: it exists and is not to be replaced, or has calls or turns that are unfinished.
         """
         ...
 
     async def list_sessions(self) -> list[SessionInfo]:
-        """Every session that has calls or other records, by id."""
+        """Every session that has calls, turns or other records, by id."""
         ...
 
     async def delete_session(self, session: str) -> bool:
-        """Remove a session with its calls and all its records; False when there is none.
+        """Remove a session with its calls, its turns and all its records; False when there is none.
 
         Raises:
-            ServiceError: it has calls that are unfinished, with code "unfinished".
+            ServiceError: it has calls or turns that are unfinished, with code "unfinished".
         """
         ...

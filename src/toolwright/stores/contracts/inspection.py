@@ -38,6 +38,8 @@ class Stats(Struct, frozen=True):
     """The part of that which `prune(..., vacuum=True)` could free."""
     runs: dict[str, int] = {}
     """How many background runs there are, by status."""
+    turns: dict[str, int] = {}
+    """How many turns there are, by state; "cut off" where the program that worked on them is gone."""
 
     def to_json(self) -> dict[str, Any]:
         """The counts as plain data."""
@@ -60,6 +62,8 @@ class Pruned(Struct, frozen=True):
     """How much smaller the store is."""
     runs: int = 0
     """Background runs."""
+    turns: int = 0
+    """Turns, with their events. The messages of a session stay."""
 
     def to_json(self) -> dict[str, Any]:
         """The counts as plain data."""
@@ -67,8 +71,8 @@ class Pruned(Struct, frozen=True):
 
 
 class Retention(Struct, frozen=True):
-    """How long finished calls and background runs are stored: `seconds` after they finished, and for ever without
-    it."""
+    """How long finished calls, turns and background runs are stored: `seconds` after they finished, and for ever
+    without it."""
 
     seconds: float | None = None
 
@@ -174,14 +178,15 @@ class StoreInspector(Protocol):
         vacuum: bool = False,
         dry_run: bool = False,
     ) -> Pruned:
-        """Remove calls and background runs that finished before an instant, of all or some sessions, with their parts.
+        """Remove calls, turns and background runs that finished before an instant, of all or some sessions, with their
+        parts.
 
         Unfinished work stays, and so do the records that it needs to continue: every call of its batch, every call that
-        it made or was made by, with their effects; every call of a run, and the runs above one. A call that is removed
-        is not known any more: when it is submitted again, it runs again. The artifacts of runs stay among the files of
-        their sessions. Revoked sessions and remembered decisions stay. Without an instant nothing is removed. Older
-        firings of schedules are removed too, with schedules that are finished since; so are the keys of occurrences,
-        unless only some sessions are pruned.
+        it made or was made by, with their effects; every call of a run or a turn, and the runs above one. A call that
+        is removed is not known any more: when it is submitted again, it runs again. The artifacts of runs stay among
+        the files of their sessions, and the messages of turns in the histories of theirs. Revoked sessions and
+        remembered decisions stay. Without an instant nothing is removed. Older firings of schedules are removed too,
+        with schedules that are finished since; so are the keys of occurrences, unless only some sessions are pruned.
 
         Args:
             before: seconds since 1970, as `Retention.before` gives.

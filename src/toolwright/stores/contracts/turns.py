@@ -28,7 +28,8 @@ class TurnRecord(Struct, frozen=True, kw_only=True, gc=False):
 
     `owner` is the process that works on it, or that queued it; None where any worker may take it. Each claim raises
     `token`: only the holder of the newest one may write. `answer` is the recorded answer of the model whose calls are
-    not all in the history yet. `events` is the number of the last stored event.
+    not all in the history yet. `events` is the number of the last stored event, and `advances` that of the last
+    `Advance` of this claim.
 
     `caller` is the call whose sub-agent the turn is, as JSON, and `above` the scope of the calls of the turn that its
     usage counts for. Such a turn is continued by its caller, and by nobody else.
@@ -50,8 +51,14 @@ class TurnRecord(Struct, frozen=True, kw_only=True, gc=False):
     outcome: bytes | None = None
     cancel_reason: str | None = None
     events: int = 0
+    advances: int = 0
     caller: str | None = None
     above: str | None = None
+
+
+def is_cancelled_so(turn: TurnRecord, at: float, outcome: bytes) -> bool:
+    """True for a turn that this very request ended before it began: it is repeated, because it got no answer."""
+    return turn.started_at is None and turn.ended_at == at and turn.outcome == outcome
 
 
 class NewTurn(Struct, frozen=True, kw_only=True):
@@ -81,6 +88,8 @@ class Advance(Struct, frozen=True, kw_only=True):
 
     id: str
     token: int
+    number: int
+    """Grows with each of a claim, from 1. One of the number that was written last is the same one, repeated."""
     at: float
     state: TurnState
     progress: bytes
@@ -174,7 +183,7 @@ class TurnStore(Protocol):
     async def cancel(self, id: str, reason: str, at: float, outcome: bytes) -> TurnRecord | None:
         """Ask a turn to stop; the first reason stays. A turn that had not begun ends at once, with this outcome.
 
-        None when it has ended already, or when there is no such turn.
+        None when it has ended already in another way, or when there is no such turn.
         """
         ...
 
@@ -183,7 +192,10 @@ class TurnStore(Protocol):
         ...
 
     async def steer(self, id: str, text: str, at: float) -> bool:
-        """Send a message to an unfinished turn. False when it has ended."""
+        """Send a message to an unfinished turn. False when it has ended.
+
+        A message of the same text and instant is the same message, repeated.
+        """
         ...
 
     async def find(self, id: str) -> TurnRecord | None:

@@ -470,6 +470,7 @@ CREATE TABLE turns (
     outcome       BLOB,
     cancel_reason TEXT,
     events        INTEGER NOT NULL,
+    advances      INTEGER NOT NULL,
     caller        TEXT, -- the call whose sub-agent it is: its session, scope and id, as JSON
     above         TEXT, -- the scope of the calls of the turn that its usage counts for
     UNIQUE (session, number)

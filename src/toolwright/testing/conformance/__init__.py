@@ -45,6 +45,7 @@ from toolwright.testing.conformance.signals import SIGNALS
 from toolwright.testing.conformance.takeovers import TAKEOVERS
 from toolwright.testing.conformance.time_and_waits import TIME_AND_WAITS
 from toolwright.testing.conformance.triggers import TRIGGERS
+from toolwright.testing.conformance.turns import STORED_TURNS, TURN_OWNERS, TURNS
 from toolwright.testing.conformance.waits import WAITS
 
 CASES: tuple[Case, ...] = (*CALLS, *OWNERS, *EFFECTS, *REPEATED, *WAITS, *SESSION_WIDE, *SIGNALS, *TEXT)
@@ -73,6 +74,8 @@ SERVICE_CASES: tuple[Case, ...] = (
     *ARCHIVES,
 )
 """All cases for the session services of a store that has `services`."""
+TURN_CASES: tuple[Case, ...] = (*TURNS, *STORED_TURNS, *TURN_OWNERS)
+"""All cases for the turns of a store that has `services`."""
 CONTROLLER_CASES: tuple[ControllerCase, ...] = (*REPLAY, *TIME_AND_WAITS)
 """All that are about controllers."""
 
@@ -109,10 +112,14 @@ __all__ = [
     "SESSION_WIDE",
     "SHARES",
     "SIGNALS",
+    "STORED_TURNS",
     "TAKEOVERS",
     "TEXT",
     "TIME_AND_WAITS",
     "TRIGGERS",
+    "TURNS",
+    "TURN_CASES",
+    "TURN_OWNERS",
     "WAITS",
     "CallJournalCase",
     "Case",

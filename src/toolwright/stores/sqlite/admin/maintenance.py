@@ -17,7 +17,15 @@ import apsw
 from toolwright.errors import ToolwrightError
 from toolwright.stores.contracts.inspection import Pruned, Stats
 from toolwright.stores.contracts.journal import RUN_SCOPE
-from toolwright.stores.sqlite.admin.pruning import PARTS, InQueue, prune_calls, prune_occurrences, prune_runs
+from toolwright.stores.contracts.turns import ENDED
+from toolwright.stores.sqlite.admin.pruning import (
+    PARTS,
+    InQueue,
+    prune_calls,
+    prune_occurrences,
+    prune_runs,
+    prune_turns,
+)
 from toolwright.stores.sqlite.background.schedules import prune_firings
 from toolwright.stores.sqlite.calls.intent_bundles import UNREADABLE
 from toolwright.stores.sqlite.core.codec import one
@@ -42,9 +50,17 @@ async def stats(path: str | Path) -> Stats:
         for owner, count in by_owner.items():
             state = "cut off" if owner in dead else "unfinished"
             calls[state] = calls.get(state, 0) + count
+        worked_on = list(connection.execute("SELECT state, owner, count(*) FROM turns GROUP BY 1, 2"))
+        dead = dead_among({owner for _, owner, _ in worked_on if owner is not None}, connection, place)
+        turns: dict[str, int] = {}
+        for state, owner, count in worked_on:
+            told = "cut off" if state == "running" and owner in dead else state
+            turns[told] = turns.get(told, 0) + count
         return Stats(
             calls=calls,
-            sessions=one(connection, "SELECT count(DISTINCT session) FROM every_call"),
+            sessions=one(
+                connection, "SELECT count(*) FROM (SELECT session FROM every_call UNION SELECT session FROM turns)"
+            ),
             effects=one(connection, "SELECT count(*) FROM effects"),
             waits=one(connection, "SELECT count(*) FROM waits"),
             open_waits=one(connection, "SELECT count(*) FROM waits WHERE open = 1"),
@@ -58,6 +74,7 @@ async def stats(path: str | Path) -> Stats:
                     "SELECT CASE state WHEN 'held' THEN 'queued' ELSE state END, count(*) FROM processes GROUP BY 1"
                 )
             ),
+            turns=turns,
         )
 
     return await visit_place(path, work)
@@ -90,6 +107,18 @@ async def check(path: str | Path) -> list[str]:
         )
         if count:
             told.append(f"{count} waits are open that are resolved, or whose calls are finished")
+        for table in ("turn_events", "turn_steering"):
+            count = one(connection, f"SELECT count(*) FROM {table} WHERE turn NOT IN (SELECT id FROM turns)")
+            if count:
+                told.append(f"{count} {table} belong to no turn")
+        ended = ", ".join(f"'{state}'" for state in sorted(ENDED))
+        count = one(
+            connection,
+            f"SELECT count(*) FROM turns WHERE (state IN ({ended})) <> (ended_at IS NOT NULL)"
+            " OR (ended_at IS NOT NULL) <> (outcome IS NOT NULL)",
+        )
+        if count:
+            told.append(f"{count} turns are in a state that does not match their end")
         return told
 
     return await visit(path, work)
@@ -103,14 +132,14 @@ async def prune(
     vacuum: bool = False,
     dry_run: bool = False,
 ) -> Pruned:
-    """Remove calls and runs that finished before an instant, of all or some sessions, with their records.
+    """Remove calls, turns and runs that finished before an instant, of all or some sessions, with their records.
 
     Unfinished work stays, and so do the records that it needs to continue: every call of its batch, every call that it
-    made or was made by, with their effects; every call of a run, and the runs above one. A call that is removed is not
-    known any more: when it is submitted again, it runs again. The artifacts of runs stay among the files of their
-    sessions. Revoked sessions and remembered decisions stay. Without an instant nothing is removed. Older firings of
-    schedules are removed too, with schedules that are finished since; so are the keys of occurrences, unless only some
-    sessions are pruned.
+    made or was made by, with their effects; every call of a run or a turn, and the runs above one. A call that is
+    removed is not known any more: when it is submitted again, it runs again. The artifacts of runs stay among the files
+    of their sessions, and the messages of turns in the histories of theirs. Revoked sessions and remembered decisions
+    stay. Without an instant nothing is removed. Older firings of schedules are removed too, with schedules that are
+    finished since; so are the keys of occurrences, unless only some sessions are pruned.
 
     Args:
         path: the file of the store; others may have it open.
@@ -137,7 +166,7 @@ async def prune(
 
     def pruned(connection: apsw.Connection, in_front: InQueue) -> Pruned:
         size = _size(Path(path))
-        counts = dict.fromkeys(("calls", *PARTS, "spared", "occurrences", "runs", "firings"), 0)
+        counts = dict.fromkeys(("calls", *PARTS, "spared", "occurrences", "runs", "firings", "turns"), 0)
         if before is not None:
             # Each table by itself, and so by an index: the outcomes of all calls are not read for it.
             query = "SELECT session, scope FROM calls UNION SELECT session, scope FROM bundles"
@@ -149,10 +178,11 @@ async def prune(
                 with in_front():
                     counts["occurrences"] = prune_occurrences(connection, before, dry_run)
             only = None if sessions is None else json.dumps(list(sessions))
-            more = True
-            while more:
-                with in_front():
-                    more = prune_runs(connection, only, before, counts, dry_run)
+            for prune_more in (prune_runs, prune_turns):
+                more = True
+                while more:
+                    with in_front():
+                        more = prune_more(connection, only, before, counts, dry_run)
             with in_front():
                 counts["firings"] = prune_firings(connection, before, sessions, dry_run)
         if dry_run:
@@ -160,7 +190,7 @@ async def prune(
         if vacuum:
             with in_front():
                 connection.execute("VACUUM")
-        if vacuum or counts["calls"] or counts["occurrences"] or counts["runs"] or counts["firings"]:
+        if vacuum or any(counts[name] for name in ("calls", "occurrences", "runs", "firings", "turns")):
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return Pruned(**counts, bytes=max(0, size - _size(Path(path))))
 

@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 
 from toolwright.stores.contracts.journal import RUN_SCOPE
+from toolwright.stores.contracts.turns import TURN_SCOPE
 from toolwright.stores.sqlite.background.runs import PENDING
 from toolwright.stores.sqlite.calls.intent_bundles import untie
 from toolwright.stores.sqlite.core.codec import KEY, one
@@ -68,6 +69,10 @@ def _prune_chunk(
         query = f"SELECT 1 FROM processes WHERE id = ? AND {PENDING}"
         if one(connection, query, (scope.removeprefix(RUN_SCOPE),)) is not None:
             needed.update(old)  # Its worker may be about to end it, or another to continue it.
+    if old and scope.startswith(TURN_SCOPE):
+        query = "SELECT 1 FROM turns WHERE id = ? AND ended_at IS NULL"
+        if one(connection, query, (scope.removeprefix(TURN_SCOPE).rpartition("/")[0],)) is not None:
+            needed.update(old)  # The turn has them in its history when it has all results of their answer.
     for call_id in old:
         if call_id in needed:
             counts["spared"] += 1
@@ -139,6 +144,33 @@ def prune_runs(
             for table in ("process_events", "process_grants"):
                 connection.execute(f"DELETE FROM {table} WHERE process = ?", (id,))
             connection.execute("DELETE FROM processes WHERE id = ?", (id,))
+    connection.execute("COMMIT")
+    return not dry_run and len(old) == CHUNK
+
+
+def prune_turns(
+    connection: apsw.Connection, sessions: str | None, before: float, counts: dict[str, int], dry_run: bool
+) -> bool:
+    """Prune the next turns that ended, with their events and steering; True when there may be more.
+
+    The turn of a sub-agent stays while the call that started it is unfinished, or the turn that its usage counts for.
+    """
+    connection.execute("BEGIN" if dry_run else "BEGIN IMMEDIATE")
+    query = (
+        "SELECT id FROM turns AS old WHERE ended_at < ?1"
+        " AND (?2 IS NULL OR session IN (SELECT value FROM json_each(?2)))"
+        " AND (caller IS NULL OR NOT EXISTS (SELECT 1 FROM every_call WHERE session = json_extract(old.caller, '$[0]')"
+        " AND scope = json_extract(old.caller, '$[1]') AND call_id = json_extract(old.caller, '$[2]')"
+        " AND outcome IS NULL))"
+        " AND (above IS NULL OR NOT EXISTS (SELECT 1 FROM turns AS up WHERE up.ended_at IS NULL"
+        f" AND instr(old.above, '{TURN_SCOPE}' || up.id || '/') = 1))"
+        " LIMIT ?3"
+    )
+    old: list[Any] = connection.execute(query, (before, sessions, -1 if dry_run else CHUNK)).fetchall()
+    counts["turns"] += len(old)
+    if not dry_run:
+        for table, column in (("turn_events", "turn"), ("turn_steering", "turn"), ("turns", "id")):
+            connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", old)
     connection.execute("COMMIT")
     return not dry_run and len(old) == CHUNK
 

@@ -32,7 +32,7 @@ from toolwright.stores.sqlite.sessions.blobs import drop_blobs, put_blob
 
 T = TypeVar("T")
 _CALLS = ("calls", "bundles", "effects", "crashes", "waits", "signals", "remembered", "revoked")
-_WORK = ("processes", "process_grants", "schedules", "triggers")
+_WORK = ("processes", "process_grants", "schedules", "triggers", "turns")
 _ORDER = {
     "files": "path",
     "key_values": "key",
@@ -104,14 +104,22 @@ class SqliteArchiveStore:
             for session, key, value in connection.execute(query, (TITLE_KEY, LOCALE_KEY)):
                 about.setdefault(session, {})[key] = jsonx.decode(value)
             others = {row[0] for row in connection.execute("SELECT DISTINCT session FROM processes")}
+            turns: dict[str, tuple[int, int]] = {
+                session: (count, unfinished)
+                for session, count, unfinished in connection.execute(
+                    "SELECT session, count(*), count(*) - count(ended_at) FROM turns GROUP BY session"
+                )
+            }
             return [
                 SessionInfo(
                     session,
                     *calls.get(session, (0, 0)),
-                    dict(sorted(found.get(session, {}).items())),
-                    *structs.astuple(details_of(about.get(session, {}))),
+                    usage=dict(sorted(found.get(session, {}).items())),
+                    **structs.asdict(details_of(about.get(session, {}))),
+                    turns=turns.get(session, (0, 0))[0],
+                    unfinished_turns=turns.get(session, (0, 0))[1],
                 )
-                for session in sorted(found.keys() | calls.keys() | others)
+                for session in sorted(found.keys() | calls.keys() | others | turns.keys())
             ]
 
         return await self._changes.read(work)
@@ -192,12 +200,17 @@ class _SessionWriter:
 
 
 def _exists(connection: apsw.Connection, session: str) -> bool:
-    tables = ("every_call", "processes", "schedules", *TABLES)
+    tables = ("every_call", "processes", "schedules", "turns", *TABLES)
     return any(one(connection, f"SELECT 1 FROM {table} WHERE session = ? LIMIT 1", (session,)) for table in tables)
 
 
 def _remove(connection: apsw.Connection, session: str) -> None:
-    # Before its calls: a run that is not over has one of them.
+    # Before its calls: a turn or a run that is not over has some of them.
+    turns = one(connection, "SELECT count(*) FROM turns WHERE session = ? AND ended_at IS NULL", (session,))
+    if turns:
+        raise ServiceError(
+            f"The session {session!r:.200} has {turns} unfinished turns; let them end or cancel them", "unfinished"
+        )
     active = one(connection, f"SELECT count(*) FROM processes WHERE session = ? AND {PENDING}", (session,))
     if active:
         raise ServiceError(
@@ -213,6 +226,8 @@ def _remove(connection: apsw.Connection, session: str) -> None:
     for table in ("process_events", "process_grants"):
         query = f"DELETE FROM {table} WHERE process IN (SELECT id FROM processes WHERE session = ?)"
         connection.execute(query, (session,))
+    for table in ("turn_events", "turn_steering"):
+        connection.execute(f"DELETE FROM {table} WHERE turn IN (SELECT id FROM turns WHERE session = ?)", (session,))
     query = "DELETE FROM firings WHERE schedule IN (SELECT id FROM schedules WHERE session = ?)"
     connection.execute(query, (session,))
     digests = [

@@ -21,6 +21,7 @@ from toolwright.stores.contracts.turns import (
     StoredMessage,
     TurnRecord,
     TurnSignals,
+    is_cancelled_so,
 )
 from toolwright.stores.sqlite.core.codec import insert, one
 from toolwright.stores.sqlite.core.idempotent_writes import Changes
@@ -83,15 +84,15 @@ class SqliteTurnStore:
 
     async def ready(self, *, anywhere: bool, limit: int = 100) -> builtins.list[str]:
         query = (
-            f"SELECT {_COLUMNS} FROM turns AS head WHERE ended_at IS NULL AND caller IS NULL AND number ="
+            "SELECT session, owner FROM turns AS head WHERE ended_at IS NULL AND caller IS NULL AND number ="
             " (SELECT min(number) FROM turns WHERE session = head.session AND ended_at IS NULL)"
             " AND (owner IS NULL OR owner <> ?) ORDER BY created_at"
         )
 
         def work(connection: apsw.Connection) -> builtins.list[str]:
-            heads = [_known(row) for row in connection.execute(query, (self._owner,))]
-            dead = self._dead(connection, {head.owner for head in heads if head.owner is not None})
-            free = [head.session for head in heads if (anywhere if head.owner is None else head.owner in dead)]
+            heads: builtins.list[Any] = connection.execute(query, (self._owner,)).fetchall()
+            dead = self._dead(connection, {owner for _, owner in heads if owner is not None})
+            free = [session for session, owner in heads if (anywhere if owner is None else owner in dead)]
             return free[:limit]
 
         return await self._changes.read(work)
@@ -112,7 +113,8 @@ class SqliteTurnStore:
             message = NewMessage("user", head.message, jsonx.encode({"turn": head.id}))
             put_messages(connection, head.session, [message], at, quota)
         row = connection.execute(
-            "UPDATE turns SET state = 'running', owner = ?, token = token + 1, started_at = coalesce(started_at, ?),"
+            "UPDATE turns SET state = 'running', owner = ?, token = token + 1, advances = 0,"
+            " started_at = coalesce(started_at, ?),"
             f" events = CASE WHEN started_at IS NULL THEN events ELSE (events / {EVENT_GAP} + 1) * {EVENT_GAP} END"
             f" WHERE id = ? RETURNING {_COLUMNS}",
             (self._owner, at, head.id),
@@ -128,7 +130,8 @@ class SqliteTurnStore:
             ended = advance.at if advance.state in ENDED else None
             connection.execute(
                 "UPDATE turns SET state = ?, progress = ?, answer = ?, outcome = ?, ended_at = ?,"
-                " events = max(events, ?) WHERE id = ? AND token = ? AND owner = ? AND ended_at IS NULL",
+                " events = max(events, ?), advances = ?"
+                " WHERE id = ? AND token = ? AND owner = ? AND ended_at IS NULL AND advances < ?",
                 (
                     advance.state,
                     advance.progress,
@@ -136,13 +139,15 @@ class SqliteTurnStore:
                     advance.outcome,
                     ended,
                     0 if advance.events is None else advance.events.last,
+                    advance.number,
                     advance.id,
                     advance.token,
                     self._owner,
+                    advance.number,
                 ),
             )
             if not connection.changes():
-                return _is_written(connection, advance)
+                return self._is_written(connection, advance)
             if advance.events is not None:
                 _write_events(connection, advance.id, advance.events)
             if advance.messages:
@@ -151,6 +156,11 @@ class SqliteTurnStore:
             return True
 
         return self._changes.submit(work)
+
+    def _is_written(self, connection: apsw.Connection, advance: Advance) -> bool:
+        """True when this very state was written already: its owner repeats it, because it got no answer."""
+        query = "SELECT 1 FROM turns WHERE id = ? AND token = ? AND owner = ? AND advances = ?"
+        return one(connection, query, (advance.id, advance.token, self._owner, advance.number)) is not None
 
     async def log(self, id: str, token: int, events: EventChunk) -> bool:
         def work(connection: apsw.Connection) -> bool:
@@ -186,7 +196,8 @@ class SqliteTurnStore:
                 (reason, id),
             )
             if not connection.changes():
-                return None
+                found = _find(connection, id)
+                return found if found is not None and is_cancelled_so(found, at, outcome) else None
             connection.execute(
                 "UPDATE turns SET state = 'cancelled', ended_at = ?, outcome = ?"
                 " WHERE id = ? AND started_at IS NULL AND ended_at IS NULL",
@@ -210,6 +221,9 @@ class SqliteTurnStore:
         def work(connection: apsw.Connection) -> bool:
             if one(connection, "SELECT 1 FROM turns WHERE id = ? AND ended_at IS NULL", (id,)) is None:
                 return False
+            known = "SELECT 1 FROM turn_steering WHERE turn = ? AND at = ? AND text = ?"
+            if one(connection, known, (id, at, text)) is not None:
+                return True
             last = one(connection, "SELECT max(number) FROM turn_steering WHERE turn = ?", (id,)) or 0
             connection.execute("INSERT INTO turn_steering VALUES (?, ?, ?, ?)", (id, last + 1, text, at))
             return True
@@ -239,12 +253,6 @@ def _read(row: tuple[Any, ...] | None) -> TurnRecord | None:
 
 def _known(row: tuple[Any, ...]) -> TurnRecord:
     return TurnRecord(**dict(zip(_NAMES, row, strict=True)))
-
-
-def _is_written(connection: apsw.Connection, advance: Advance) -> bool:
-    """True when this very end was written already: its owner repeats it, because it got no answer."""
-    query = "SELECT 1 FROM turns WHERE id = ? AND token = ? AND state = ? AND outcome IS ? AND ended_at IS NOT NULL"
-    return one(connection, query, (advance.id, advance.token, advance.state, advance.outcome)) is not None
 
 
 def _write_events(connection: apsw.Connection, id: str, events: EventChunk) -> None:

@@ -1,0 +1,45 @@
+"""Our own stores of turns pass the suite that ships with the package."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.databases import BesideCalls, InFile, TurnsInMemory
+from tests.support import fail_after
+from toolwright.testing.conformance import STORED_TURNS, TURN_CASES, TURN_OWNERS, TURNS, Case, Database, InMemory
+
+
+async def check(case: Case, database: Database) -> None:
+    async with fail_after(20):
+        await case.run(database)
+
+
+@pytest.mark.promise("EFF-09", "TURN-03", "TURN-11")
+@pytest.mark.parametrize("store", ["memory", "sqlite in memory", "sqlite"])
+@pytest.mark.parametrize("case", TURNS, ids=str)
+async def test_every_store_keeps_turns(case, store, tmp_path: Path):
+    databases = {"memory": TurnsInMemory, "sqlite in memory": BesideCalls}
+    await check(case, databases[store]() if store in databases else InFile(tmp_path))
+
+
+@pytest.mark.promise("EFF-09", "TURN-06", "TURN-07")
+@pytest.mark.parametrize("store", ["sqlite in memory", "sqlite"])
+@pytest.mark.parametrize("case", STORED_TURNS, ids=str)
+async def test_every_database_keeps_the_events_and_the_history_of_turns(case, store, tmp_path: Path):
+    await check(case, InFile(tmp_path) if store == "sqlite" else BesideCalls())
+
+
+@pytest.mark.promise("EFF-09", "EFF-12", "TURN-03")
+@pytest.mark.parametrize("case", TURN_OWNERS, ids=str)
+async def test_a_store_of_several_processes_gives_each_turn_one_owner(case, tmp_path: Path):
+    await check(case, InFile(tmp_path))
+
+
+@pytest.mark.promise("EFF-09")
+async def test_a_store_that_keeps_calls_only_is_told_that_the_cases_are_not_for_it():
+    with pytest.raises(AssertionError, match="keeps calls only"):
+        await TURNS[0].run(InMemory())
+
+
+def test_the_cases_have_names_of_their_own():
+    assert len({case.name for case in TURN_CASES}) == len(TURN_CASES) >= 40
