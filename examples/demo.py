@@ -1,6 +1,7 @@
-"""Four acts. Fifteen calls on real tools: what overlaps, what waits and why, and what goes wrong without harm. Then a
+"""Five acts. Fifteen calls on real tools: what overlaps, what waits and why, and what goes wrong without harm. Then a
 process that is killed in the middle of a batch, and another that goes on where it was. Then the tools in the box. Then
-work in the background, whose worker is killed, and a night of schedules in seconds.
+work in the background, whose worker is killed, and a night of schedules in seconds. Then an agent that is killed in the
+middle of a turn, and continues.
 
 Run it with `make demo`. On a terminal the first table moves; anywhere else only the last tables are printed.
 """
@@ -23,6 +24,7 @@ from rich.text import Text
 
 import demo_background
 import demo_project
+import demo_turn
 from toolwright import Policy, Runtime, ToolCall, ToolRegistry
 from toolwright.cli.display.live import live_table
 from toolwright.cli.display.outcome_table import outcome_table
@@ -152,6 +154,7 @@ def main(
     second: Console | None = None,
     third: Console | None = None,
     fourth: Console | None = None,
+    fifth: Console | None = None,
 ) -> None:
     """Run the demo in a directory of its own, which is gone afterwards; each act on a console of its own if given."""
     console = console or Console()
@@ -169,6 +172,7 @@ def main(
         crash(second or console, Path(desk))
         asyncio.run(demo_project.run(third or console, Path(desk)))
         demo_background.run(fourth or console, Path(desk))
+        demo_turn.run(fifth or console, Path(desk))
 
 
 if __name__ == "__main__":

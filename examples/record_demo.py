@@ -44,7 +44,7 @@ def record() -> dict[str, str]:
     """Run the demo and return its pictures by their names."""
     acts = {
         name: Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-        for name in ("demo", "demo-crash", "demo-session", "demo-background")
+        for name in ("demo", "demo-crash", "demo-session", "demo-background", "demo-turn")
     }
     demo = runpy.run_path(str(HERE / "demo.py"))
     first, *others = acts.values()

@@ -130,7 +130,28 @@ def test_the_fourth_act_fires_each_instant_of_a_night_without_two_o_clock_once(p
     assert "Each instant was worked for once" in part
 
 
-@pytest.mark.parametrize("name", ["demo", "demo-crash", "demo-session", "demo-background"])
+@pytest.mark.promise("TURN-03", "TURN-06", "EFF-04")
+def test_the_fifth_act_continues_a_turn_that_was_killed_and_does_nothing_twice(printed: str) -> None:
+    fifth = printed.partition("Fifth act")[2]
+    killed, again = re.findall(r"Process (\d+) ", fifth)
+    assert killed != again
+    rows = re.findall(r"^ (model: answer \d|receipt: \w+) +(\d) \+ (\d) ", fifth, re.MULTILINE)
+    assert rows == [
+        ("model: answer 1", "1", "0"),
+        ("model: answer 2", "1", "0"),
+        ("model: answer 3", "1", "0"),
+        ("receipt: tea", "1", "0"),
+        ("receipt: milk", "1", "0"),
+        ("receipt: bread", "0", "1"),
+        ("model: answer 4", "0", "1"),
+    ]
+    said = " ".join(fifth.split())
+    assert "The turn is answered after 4 model calls (list_directory success, read_file success" in said
+    assert "3 x print_receipt success" in said
+    assert "The rate was 0.91 in place of 0.19" in said
+
+
+@pytest.mark.parametrize("name", ["demo", "demo-crash", "demo-session", "demo-background", "demo-turn"])
 def test_the_pictures_show_no_path_of_the_machine_they_were_made_on(name: str) -> None:
     picture = (ROOT / "docs" / "images" / f"{name}.svg").read_text(encoding="utf-8")
     assert "make&#160;demo" in picture or "make demo" in picture

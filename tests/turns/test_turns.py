@@ -316,6 +316,36 @@ async def test_a_call_that_waits_suspends_its_turn_which_goes_on_after_the_decis
 
 
 @pytest.mark.promise("TURN-08")
+@pytest.mark.parametrize("where", ["session", "child session"])
+async def test_a_call_that_waits_inside_of_another_suspends_its_turn(place, open_runtime, where):
+    @tool(approval="required")
+    async def wipe(path: str) -> str:
+        """Wipe."""
+        return f"wiped {path}"
+
+    @tool
+    async def clean(ctx: ToolContext) -> list:
+        """Clean."""
+        if where == "session":
+            calls = [ToolCall(name="wipe", arguments={"path": path}) for path in ("/x", "/y")]
+            return [each.value for each in await ctx.run_batch(calls)]
+        return [(await ctx.open_child("c").call("wipe", path="/x")).value]
+
+    runtime = await open_runtime(place, wipe, clean, model=ScriptedModel([[call("c", "clean")], "Clean."]))
+    session = runtime.session("s")
+    async with fail_after(5):
+        outcome = await session.ask("Clean up.")
+        assert outcome.status == "waiting"
+        assert {(wait.tool, wait.what) for wait in outcome.waits} == {("wipe", "approval")}
+        for approval in await runtime.approvals():
+            await runtime.approve(approval.key)
+        ended = await (await session.turn(outcome.turn_id)).wait()
+    assert ended is not None
+    assert ended.text == "Clean."
+    assert ended.calls[0].value == (["wiped /x", "wiped /y"] if where == "session" else ["wiped /x"])
+
+
+@pytest.mark.promise("TURN-08")
 async def test_a_turn_that_waits_goes_on_in_the_next_process(file, open_runtime):
     @tool(approval="required")
     async def wipe(path: str) -> str:

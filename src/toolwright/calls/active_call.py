@@ -111,6 +111,10 @@ class OwnerBatch(Protocol):
         """A call begins or ends to wait for something outside."""
         ...
 
+    def nested_changed(self) -> None:
+        """A call that one of its calls made has its outcome, or begins or ends to wait for something outside."""
+        ...
+
     def start_over(self, call: ActiveCall) -> None:
         """The execution that a call shared was stopped before it ran: let the call run itself."""
         ...
@@ -265,6 +269,8 @@ class ActiveCall(PreparedCall):
     # sessions that it opened.
     depth = 0
     made: dict[str, int] | None = None
+    # The batches that it made and that run.
+    nested: tuple[Any, ...] = ()
     # How often it asked sub-agents, by attempt and question.
     asked_agents: dict[str, int] | None = None
     opened: Mapping[str, Any] = MappingProxyType({})

@@ -193,6 +193,8 @@ class Batch:
             open_record(record)
         if recorder.channel.pushes:
             recorder.batch_started(id, scope, self._names, self.started_by)
+        if self.parent is not None:
+            self.parent.nested = (*self.parent.nested, self)
         self._launch = launch = Launch(self, calls, self._prepares)
         launch.start(admission, at_once)
         return self
@@ -215,6 +217,10 @@ class Batch:
         watchers = self._watchers
         if watchers is not None and (watchers.changes or watchers.quiets):
             watchers.tell_change()
+        if self.parent is not None:
+            if self._left == 0:
+                self.parent.nested = tuple([each for each in self.parent.nested if each is not self])
+            self.parent.owner.nested_changed()
         if self._left == 0:
             recorder.batch_finished(self.id, self.scope, self._outcomes, self._all_well)
             self._calls.clear()
@@ -228,8 +234,17 @@ class Batch:
         """A call begins or ends to wait for something outside."""
         if call.suspension is not None and call.suspension.waiting != waits:
             call.suspension.waiting = waits
-            if self._watchers is not None:
-                self._watchers.tell_change()
+            self.nested_changed()
+
+    def nested_changed(self) -> None:
+        """A call, or one that a call of the batch made, has its outcome, or begins or ends to wait."""
+        batch: Batch = self
+        while True:
+            if batch._watchers is not None:
+                batch._watchers.tell_change()
+            if batch.parent is None:
+                return
+            batch = batch.parent.owner  # type: ignore[assignment]
 
     def start_over(self, call: ActiveCall) -> None:
         """The execution that a call shared was stopped before it ran: let the call run itself."""
@@ -339,14 +354,21 @@ class Batch:
         return self._watchers
 
     def _is_quiet(self) -> bool:
-        unfinished, waits = self.unfinished, False
-        for call in unfinished:
-            if call.suspension is not None and call.suspension.waiting:
-                waits = True
-            elif call.ticket is None or call.ticket.state not in ("blocked", "gate"):
+        batches: list[Batch] = [self]
+        while batches:
+            unfinished, waits = batches.pop().unfinished, False
+            for call in unfinished:
+                if call.suspension is not None and call.suspension.waiting:
+                    waits = True
+                elif call.nested:  # It waits for the calls that it made.
+                    waits = True
+                    batches += call.nested
+                elif call.ticket is None or call.ticket.state not in ("blocked", "gate"):
+                    return False
+            # Where none waits itself, they are blocked by another batch, which continues.
+            if unfinished and not waits:
                 return False
-        # Where none waits itself, they are blocked by another batch, which continues.
-        return waits or not unfinished
+        return True
 
     def _without_outcome(self) -> list[ActiveCall]:
         return [call for call in self._calls if self._outcomes[call.position] is None]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -22,6 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwright import jsonx
+from toolwright.calls.active_call import ActiveCall
 from toolwright.calls.batch import Batch
 from toolwright.errors import ServiceError, StoreError
 from toolwright.events import AnyEvent
@@ -637,14 +638,14 @@ class TurnRun:
 
     async def _waits(self) -> tuple[TurnWait, ...]:
         assert self.batch is not None
-        calls = {call.call_id: call for call in self.batch.unfinished}
-        open_waits = await self._core.shared.effects.waits.waiting(self._core.id)
-        kinds = {wait.key.call.call_id: wait.key.kind for wait in open_waits if wait.key.call.scope == self.batch.scope}
-        waits = [TurnWait(id, call.name, str(kinds[id]), self._core.id) for id, call in calls.items() if id in kinds]
-        for each in self._below.values():
-            if isinstance(each, TurnRun) and each.batch is not None and not each.batch.done:
-                waits += await each._waits()
-        return tuple(waits)
+        calls = {CallKey(call.env.session_id, call.owner.scope, call.call_id): call for call in _unfinished(self.batch)}
+        kinds: dict[CallKey, str] = {}
+        for session in {key.session: None for key in calls}:
+            open_waits = await self._core.shared.effects.waits.waiting(session)
+            kinds |= {wait.key.call: str(wait.key.kind) for wait in open_waits}
+        return tuple(
+            TurnWait(key.call_id, call.name, kinds[key], key.session) for key, call in calls.items() if key in kinds
+        )
 
     async def still_waits(self) -> bool:
         """True while one of the calls that the turn waits for has a wait without a resolution."""
@@ -778,6 +779,16 @@ async def outcomes_of(core: SessionCore, store: TurnStore, turn: str) -> tuple[T
         outcome if entry is None or entry.outcome is None else entry.outcome
         for (_, outcome), entry in zip(told, entries, strict=True)
     )
+
+
+def _unfinished(batch: Batch) -> Iterator[ActiveCall]:
+    """The calls of a batch that have no outcome, each with the calls that it made after it."""
+    calls = batch.unfinished[::-1]
+    while calls:
+        call = calls.pop()
+        yield call
+        for nested in call.nested:
+            calls += nested.unfinished[::-1]
 
 
 def _has_images(outcomes: Sequence[ToolOutcome]) -> bool:
