@@ -150,3 +150,37 @@ def test_chat_reads_a_real_pipe_while_its_turns_run(project: Path, command: list
             assert process.stdout.readline().startswith(("You said: one", "The results: 3"))
         process.stdin.close()
         assert process.wait(timeout=40) == 0
+
+
+EDITOR = '''
+from toolwright import App, ToolCall, tool
+from toolwright.testing import ScriptedModel
+
+
+@tool(approval="required")
+async def wipe(path: str) -> str:
+    """Wipe."""
+    return f"wiped {path}"
+
+
+cleaner = App(
+    tools=[wipe], model=ScriptedModel([[ToolCall(id="1", name="wipe", arguments={"path": "/x"})], "It is clean."])
+)
+app = App(
+    tools=[cleaner.as_tool("cleaner", description="Cleans.")],
+    model=ScriptedModel([[ToolCall(id="1", name="cleaner", arguments={"message": "Clean."})], "All is clean now."]),
+)
+'''
+
+
+@pytest.mark.promise("TURN-04", "TURN-08")
+@pytest.mark.parametrize("store", [(), DB], ids=["memory", "file"])
+def test_an_approval_for_a_sub_agent_is_asked_for_in_place(sit: Sit, project: Path, store: tuple[str, ...]) -> None:
+    (project / "editor.py").write_text(EDITOR)
+    screen = sit("ask", "Clean up.", "--app", "editor:app", *store)
+    shown = screen.until("or why not: ")
+    assert "needs your approval" in shown
+    assert "wipe" in shown
+    screen.type("y\n")
+    screen.until("All is clean now.")
+    assert screen.end() == 0
