@@ -208,7 +208,11 @@ class SessionTurns:
                     if local is None:
                         local = self._local[record.id] = LocalTurn(record.id, turns.new_log(record))
                     local.log.last = max(local.log.last, record.events)
-                    local.run = turns.run(self._core, record, local)
+                    try:
+                        local.run = turns.run(self._core, record, local)
+                    except ToolwrightError:  # such as for want of its model: another process may have that
+                        await turns.store.release(record.id, record.token)
+                        raise
                 record = self.parked = None
                 if not await self._work_on(local):
                     return
