@@ -182,6 +182,9 @@ def _encodable(value: object) -> object:
 
 
 def _with_own_ids(answer: Answer, used: Set[str]) -> Answer:
+    ids = {call.id for call in answer.calls if call.id and type(call.id) is str and call.source == "model"}
+    if len(ids) == len(answer.calls) and ids.isdisjoint(used):
+        return answer
     seen: set[str] = set()
     calls: list[ToolCall] = []
     changed = False
