@@ -13,7 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 from bench.disk import new_file
 from bench.pairing import Effort, Pairing, pair
@@ -31,6 +31,7 @@ LIMIT_DELTA = 2
 LIMIT_COMMITS = 20
 LIMIT_REPLAY = 50
 WAITING, SUSPENDED, SUSPENDED_QUICKLY = 1_000, 10_000, 1_000
+COUNTED_TURNS = 9
 AT_ONCE = 100
 """How many turns are started at a time, until all are suspended."""
 DELTAS_A_SECOND, STREAM_SECONDS = 1_000, 5
@@ -52,11 +53,12 @@ def section(quick: bool, earlier: Mapping[str, Report]) -> Report:
 
 
 def time_lines(found: Mapping[str, Any]) -> Iterator[Line]:
-    memory, durable = Pairing.from_json(found["memory"]), Pairing.from_json(found["durable"])
-    yield Line.paired(IN_MEMORY, memory, target=LIMIT_RATIO)
-    more = durable.variant.median - durable.baseline.median
-    target = Target("value", LIMIT_DURABLE, " µs/call")
-    yield Line("on a file, more than in memory, sync full", more, target=target, detail=durable.to_json())
+    yield Line.paired(IN_MEMORY, Pairing.from_json(found["memory"]), target=LIMIT_RATIO)
+    for sync, target in (("full", Target("value", LIMIT_DURABLE, " µs/call")), ("normal", None)):
+        durable = Pairing.from_json(found[sync])
+        more = durable.variant.median - durable.baseline.median
+        yield Line(f"on a file, sync {sync}: more than in memory", more, target=target, detail=durable.to_json())
+    yield Line("on a file, sync full: disk syncs", statistics.median(found["syncs"]), "a turn")
 
 
 async def times(effort: Effort) -> dict[str, Any]:
@@ -64,12 +66,32 @@ async def times(effort: Effort) -> dict[str, Any]:
     # Here, so that the sections load where toolwright does not.
     from bench.contestant import open_contestant
 
+    found: dict[str, Any] = {}
+    syncs: tuple[Literal["full", "normal"], ...] = ("full", "normal")
     async with open_contestant() as memory:
-        beside_loop = await pair(plain_loop(), memory.turn_subject(), effort)
-        with new_file() as file:
-            async with open_contestant(store=file) as durable:
-                beside_memory = await pair(memory.turn_subject(), durable.turn_subject(), effort)
-    return {"memory": beside_loop.to_json(), "durable": beside_memory.to_json()}
+        found["memory"] = (await pair(plain_loop(), memory.turn_subject(), effort)).to_json()
+        for sync in syncs:
+            with new_file() as file:
+                async with open_contestant(store=file, sync=sync) as durable:
+                    beside_memory = await pair(memory.turn_subject(), durable.turn_subject(), effort)
+                    found[sync] = beside_memory.to_json()
+    return {**found, "syncs": await count_syncs()}
+
+
+async def count_syncs() -> list[int]:
+    """The disk syncs of each of some turns; counted apart, for counting takes time."""
+    from bench.contestant import open_contestant
+    from bench.syncs import counted_syncs
+
+    counts = []
+    with counted_syncs() as syncs, new_file() as file:
+        async with open_contestant(store=file) as contestant:
+            subject = contestant.turn_subject()
+            for _ in range(COUNTED_TURNS):
+                before = syncs.total
+                subject.check(await subject.run(subject.prepare()))
+                counts.append(syncs.total - before)
+    return counts
 
 
 # --- memory
@@ -125,7 +147,7 @@ async def waiting(store: str | Path) -> float:
 
 def suspended_lines(found: Mapping[str, Any]) -> Iterator[Line]:
     limit = Target("value", LIMIT_SUSPENDED_KIB, " KiB", strict=True)
-    name = f"{found['turns']:,} turns that wait for an approval, on a file"
+    name = f"{found['turns']:,} turns that wait for approval, on a file"
     yield Line(name, found["bytes"] / 1024, "KiB/turn", target=limit)
 
 
@@ -161,7 +183,7 @@ async def suspended(count: int) -> dict[str, Any]:
 
 def stream_lines(found: Mapping[str, float]) -> Iterator[Line]:
     limit = Target("value", LIMIT_DELTA, " ms")
-    yield Line("first text delta, from its bytes to `follow()`, median", found["first"], "ms", target=limit)
+    yield Line("first text delta, until `follow()` gives it", found["first"], "ms", target=limit)
     yield Line("… every other delta", found["others"], "ms")
     rate = f"{found['rate']:,.0f} deltas a second"
     yield Line(f"{rate}: store transactions", found["commits"], "a second", target=Target("value", LIMIT_COMMITS))
@@ -246,10 +268,10 @@ async def stream(effort: Effort) -> dict[str, float]:
 
 
 def replay_lines(found: Mapping[str, Any]) -> Iterator[Line]:
-    name = f"{REPLAY_STEPS} model calls and {REPLAY_STEPS * REPLAY_CALLS:,} tool calls after a kill"
+    name = f"{REPLAY_STEPS} model calls, {REPLAY_STEPS * REPLAY_CALLS:,} tool calls, killed"
     milliseconds = statistics.median(found["milliseconds"])
     target = Target("value", LIMIT_REPLAY, " ms")
-    yield Line(f"{name}: until the next", milliseconds, "ms", target=target, detail=found)
+    yield Line(f"{name}: until the next request", milliseconds, "ms", target=target, detail=found)
     yield Line("… model calls that were repeated", found["repeated"], "calls", target=Target("value", 0))
 
 

@@ -325,6 +325,9 @@ class BlockingSession(Protocol):
         budget: Budget | None = None,
         answer: Any = None,
         images: Sequence[Image] = (),
+        tool_choice: str = "auto",
+        parallel: bool | None = None,
+        max_tokens: int | None = None,
         id: str | None = None,
     ) -> TurnOutcome: ...
 
@@ -423,6 +426,9 @@ class BlockingSession(Protocol):
         budget: Budget | None = None,
         answer: Any = None,
         images: Sequence[Image] = (),
+        tool_choice: str = "auto",
+        parallel: bool | None = None,
+        max_tokens: int | None = None,
         id: str | None = None,
         background: bool = False,
     ) -> BlockingTurn: ...

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolwright.errors import InvalidArguments
-from toolwright.tools.signature import read_signature
+from toolwright.tools.function_schema import read_signature
 from toolwright.tools.validation_messages import ArgumentProblem
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from tests.tools.signatures import schema_of
-from toolwright.tools.signature import (
+from toolwright.tools.function_schema import (
     read_signature,
 )
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from toolwright.tools.annotations import capture_locals as capture_without_pydantic
 from toolwright.tools.context import ToolContext as Context
-from toolwright.tools.signature import Signature, UnresolvedAnnotation, capture_locals, read_signature
+from toolwright.tools.function_schema import Signature, UnresolvedAnnotation, capture_locals, read_signature
 
 if TYPE_CHECKING:
     from toolwright.tools.context import ToolContext

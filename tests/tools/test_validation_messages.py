@@ -13,10 +13,10 @@ from pydantic import BaseModel, Field, field_validator
 
 from tests.tools.signatures import arguments_of, problems_of
 from toolwright.errors import InvalidArguments
-from toolwright.tools.schema import compile_schema
-from toolwright.tools.signature import (
+from toolwright.tools.function_schema import (
     read_signature,
 )
+from toolwright.tools.raw_schema import compile_schema
 from toolwright.tools.validation_messages import ArgumentProblem, preview, summarise
 
 

@@ -256,6 +256,20 @@ async def test_an_answer_in_a_form_is_validated_and_asked_for_again_with_the_err
     assert (short.status, short.limit, short.value) == ("out_of_budget", "model_calls", None)
 
 
+@pytest.mark.promise("TURN-02")
+async def test_the_choice_of_tools_and_the_length_of_answers_reach_the_model(place, open_runtime):
+    model = ScriptedModel([[call("1", "add", a=1, b=1)], "Two."])
+    runtime = await open_runtime(place, add, model=model)
+    session = runtime.session("s")
+    outcome = await session.ask("?", tool_choice="add", parallel=False, max_tokens=50)
+    assert outcome.parts == ("Two.",)
+    told = [(request.tool_choice, request.parallel, request.max_tokens) for request in model.requests]
+    assert told == [("add", False, 50), ("auto", False, 50)]
+    for wrong in ({"tool_choice": "nothing"}, {"parallel": 1}, {"max_tokens": 0}):
+        with pytest.raises(TurnError, match="not usable"):
+            await session.ask("?", **wrong)
+
+
 @pytest.mark.promise("TURN-03")
 async def test_messages_that_come_meanwhile_are_queued_in_their_order(place, open_runtime):
     begun, go, order = asyncio.Event(), asyncio.Event(), []

@@ -77,6 +77,9 @@ class Session:
         budget: Budget | None = None,
         answer: Any = None,
         images: Sequence[Image] = (),
+        tool_choice: str = "auto",
+        parallel: bool | None = None,
+        max_tokens: int | None = None,
         id: str | None = None,
     ) -> TurnOutcome:
         """Send a message to the model, run the tools that it calls, and return its answer.
@@ -92,12 +95,16 @@ class Session:
             answer: a type, such as a pydantic model. The answer is asked for in this form and validated; it is the
                 `value` of the outcome.
             images: images that go with the message.
+            tool_choice: whether the first answer of the model calls tools: "auto", "required", "none", or the name of
+                the tool that it must call.
+            parallel: whether an answer may have several calls; None leaves that to the provider.
+            max_tokens: the longest answer of one model call; None leaves that to the provider.
             id: an id of the caller's choice. Asked again with the same message, it is the same turn.
 
         Raises:
             TurnError: there is no model, or something is not usable.
         """
-        options: AskOptions = {"model": model, "budget": budget, "answer": answer, "images": tuple(images), "id": id}
+        options = _options(model, budget, answer, images, tool_choice, parallel, max_tokens, id)
         return await self._turns.ask(message, options)
 
     async def start_turn(
@@ -108,6 +115,9 @@ class Session:
         budget: Budget | None = None,
         answer: Any = None,
         images: Sequence[Image] = (),
+        tool_choice: str = "auto",
+        parallel: bool | None = None,
+        max_tokens: int | None = None,
         id: str | None = None,
         background: bool = False,
     ) -> TurnClient:
@@ -115,7 +125,7 @@ class Session:
 
         With `background`, any worker of the store takes it: a few workers share the turns of many sessions.
         """
-        options: AskOptions = {"model": model, "budget": budget, "answer": answer, "images": tuple(images), "id": id}
+        options = _options(model, budget, answer, images, tool_choice, parallel, max_tokens, id)
         return await self._turns.start(message, options, background=background)
 
     async def turns(self, *, active: bool = False, limit: int = 100) -> list[TurnInfo]:
@@ -393,3 +403,25 @@ class Session:
 
     def __repr__(self) -> str:
         return f"<Session {self.id!r}>"
+
+
+def _options(
+    model: str | ModelClient | None,
+    budget: Budget | None,
+    answer: Any,
+    images: Sequence[Image],
+    tool_choice: str,
+    parallel: bool | None,
+    max_tokens: int | None,
+    id: str | None,
+) -> AskOptions:
+    return {
+        "model": model,
+        "budget": budget,
+        "answer": answer,
+        "images": tuple(images),
+        "tool_choice": tool_choice,
+        "parallel": parallel,
+        "max_tokens": max_tokens,
+        "id": id,
+    }

@@ -17,7 +17,7 @@ from toolwright.tools.tool import F, Tool
 
 if TYPE_CHECKING:
     from toolwright.tools.annotations import FrameLocals
-    from toolwright.tools.signature import Signature
+    from toolwright.tools.function_schema import Signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -85,7 +85,7 @@ def tool(
 
 
 def _declare(function: object, name: str | None, description: str | None, options: ToolOptions) -> Tool:
-    from toolwright.tools.signature import UnresolvedAnnotation, capture_locals, is_unbound_method
+    from toolwright.tools.function_schema import UnresolvedAnnotation, capture_locals, is_unbound_method
 
     if isinstance(function, Tool):
         raise ToolDefinitionError(f"{function!r} is a tool already; apply @tool once")
@@ -148,7 +148,7 @@ class ToolDeclaration(Tool):
         Raises:
             ToolDefinitionError: the definition is wrong, or the method is not bound to an object.
         """
-        from toolwright.tools.signature import (
+        from toolwright.tools.function_schema import (
             Returned,
             UnresolvedAnnotation,
             is_unbound_method,
@@ -225,7 +225,7 @@ class ToolDeclaration(Tool):
         bound_to, bind = owner if self._of_class else instance, getattr(self.__wrapped__, "__get__", None)
         if bound_to is None or bind is None:
             return self
-        from toolwright.tools.signature import is_unbound_method
+        from toolwright.tools.function_schema import is_unbound_method
 
         bound, options = bind(bound_to, owner), self._options
         background = options.get("background")
@@ -303,7 +303,7 @@ def _background_body(
     name: str, input_schema: Mapping[str, Any], local_names: Mapping[str, Any] | None, function: Callable[..., Any]
 ) -> Body:
     """The body of a function for the background runs of a tool, whose parameters are those of the tool."""
-    from toolwright.tools.signature import read_signature
+    from toolwright.tools.function_schema import read_signature
 
     if not callable(function) or isinstance(function, type):
         raise ToolDefinitionError(f"Tool {name!r} has background={function!r:.200}; use a function")

@@ -306,6 +306,6 @@ def _events(given: object, name: str) -> dict[str, dict[str, Any]]:
 def _output_schema(given: Mapping[str, Any] | type | None, name: str) -> dict[str, Any] | None:
     if given is None or isinstance(given, Mapping):
         return None if given is None else dict(given)
-    from toolwright.tools.signature import type_schema
+    from toolwright.tools.function_schema import type_schema
 
     return type_schema(given, owner=name)

@@ -18,7 +18,7 @@ from toolwright.tools.context import ToolContext
 from toolwright.tools.definition import DefinitionChanges, ToolDefinition
 from toolwright.tools.options import ToolOptions, define, read_needs
 from toolwright.tools.outcome import Failure
-from toolwright.tools.schema import ArgumentProblem, OutputCheck, compile_output_schema, compile_schema
+from toolwright.tools.raw_schema import ArgumentProblem, OutputCheck, compile_output_schema, compile_schema
 from toolwright.tools.subject import MakeSubject
 
 if TYPE_CHECKING:

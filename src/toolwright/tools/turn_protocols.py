@@ -155,6 +155,11 @@ class TurnOutcome(Struct, frozen=True, kw_only=True):
         """True when the model has answered."""
         return self.status == "answered"
 
+    @property
+    def parts(self) -> tuple[str | Image, ...]:
+        """The answer in parts: its text, if it has some, and its images."""
+        return (self.text, *self.images) if self.text else self.images
+
     def to_json(self) -> dict[str, Any]:
         """The outcome as plain data."""
         return plain_data(self)
@@ -230,6 +235,12 @@ class AskOptions(TypedDict, total=False):
     """A type, such as a pydantic model: the answer is asked for in this form, validated, and given as `value`."""
     images: tuple[Image, ...]
     """Images that go with the message."""
+    tool_choice: str
+    """Whether the first answer calls tools: "auto", "required", "none", or the name of the tool that it must call."""
+    parallel: bool | None
+    """Whether an answer may have several calls; None leaves that to the provider."""
+    max_tokens: int | None
+    """The longest answer of one model call; None leaves that to the provider."""
     id: str | None
     """An id of the caller's choice; asked again with the same message it is the same turn."""
 

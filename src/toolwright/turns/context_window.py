@@ -8,10 +8,12 @@ caches of the provider stay valid: many results become notes at once, and seldom
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
+from toolwright import jsonx
+from toolwright.tools.call import ToolCall
 from toolwright.tools.model import Answer, Item, ToolResults, UserMessage
 from toolwright.tools.outcome import ToolOutcome
 
@@ -188,12 +190,17 @@ def _size(item: Item) -> float:
         return sum(map(_result_size, item.outcomes))
     images = len(item.images) * IMAGE
     if isinstance(item, Answer):
-        return images + (len(item.text) + sum(_argument_size(call.arguments) for call in item.calls)) / CHARACTERS
+        return images + (len(item.text) + _argument_size(item.calls)) / CHARACTERS
     return images + len(item.text) / CHARACTERS
 
 
-def _argument_size(arguments: object) -> int:
-    return len(arguments) if isinstance(arguments, str | bytes) else len(str(arguments))
+def _argument_size(calls: Sequence[ToolCall]) -> int:
+    if not calls:
+        return 0
+    try:
+        return len(jsonx.encode_unchecked([call.arguments for call in calls]))  # JSON is made faster than text
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return sum([len(str(call.arguments)) for call in calls])
 
 
 def _text_size(outcome: ToolOutcome) -> float:

@@ -88,7 +88,8 @@ def answered(
     if answer.calls:
         results = [_Result(one.call_id, one.tool, one.status, one.text, one.images, one.spilled_to) for one in outcomes]
         about = {"turn": turn, "step": step, "kind": RESULTS}
-        unit.append(NewMessage("tool", jsonx.encode({"results": results}), jsonx.encode(about)))
+        # Results hold texts alone: they cannot be nested too deeply.
+        unit.append(NewMessage("tool", jsonx.encode_unchecked({"results": results}), jsonx.encode(about)))
     return unit
 
 

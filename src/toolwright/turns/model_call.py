@@ -154,6 +154,9 @@ def checked(given: object, spec: str, used: Set[str]) -> tuple[Answer, bytes]:
 
 
 def _with_own_ids(answer: Answer, used: Set[str]) -> Answer:
+    ids = {call.id for call in answer.calls if call.id and type(call.id) is str and call.source == "model"}
+    if len(ids) == len(answer.calls) and ids.isdisjoint(used):
+        return answer
     seen: set[str] = set()
     calls: list[ToolCall] = []
     changed = False

@@ -69,6 +69,9 @@ class TurnOptions(Struct, frozen=True, omit_defaults=True):
     model: str
     budget: Budget
     answer_schema: dict[str, Any] | None = None
+    tool_choice: str = "auto"
+    parallel: bool | None = None
+    max_tokens: int | None = None
 
 
 class Progress(Struct, omit_defaults=True):
@@ -352,7 +355,7 @@ class TurnRun:
         return None
 
     async def _request(self, conversation: Conversation) -> ModelRequest:
-        form = self._setting.form
+        form, options = self._setting.form, self._options
         return ModelRequest(
             self._core.id,
             await self._shown(conversation.shown),
@@ -360,7 +363,10 @@ class TurnRun:
             number=conversation.answers,
             instructions=self._instructions,
             tools=await self._tools(),
-            answer_schema=self._options.answer_schema if form is None else form.schema,
+            tool_choice=options.tool_choice if self._progress.model_calls == 0 else "auto",
+            parallel=options.parallel,
+            max_tokens=options.max_tokens,
+            answer_schema=options.answer_schema if form is None else form.schema,
         )
 
     async def _ask_within_time(self, request: ModelRequest) -> tuple[Answer, bytes]:

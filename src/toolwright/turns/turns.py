@@ -353,7 +353,23 @@ class Turns:
             raise TurnError(f"The budget has a cost, and the model {model_spec(model)} has no price; give it one")
         id = options.get("id")
         id = f"{PREFIX}{uuid7()}" if id is None else require_text("id of a turn", id)
-        stored = TurnOptions(model_spec(model), budget, None if form is None else form.schema)
+        choice, parallel, longest = (
+            options.get("tool_choice", "auto"),
+            options.get("parallel"),
+            options.get("max_tokens"),
+        )
+        if choice not in ("auto", "required", "none") and (
+            not isinstance(choice, str) or choice not in core.all_tools()
+        ):
+            raise TurnError(
+                f"tool_choice={choice!r:.200} is not usable; use 'auto', 'required', 'none', or the name of a tool"
+            )
+        if parallel is not None and not isinstance(parallel, bool):
+            raise TurnError(f"parallel={parallel!r:.200} is not usable; use True, False or None")
+        if longest is not None and (isinstance(longest, bool) or not isinstance(longest, int) or longest < 1):
+            raise TurnError(f"max_tokens={longest!r:.200} is not usable; use a whole number of at least 1, or None")
+        schema = None if form is None else form.schema
+        stored = TurnOptions(model_spec(model), budget, schema, choice, parallel, longest)
         new = NewTurn(
             id=id,
             session=core.id,

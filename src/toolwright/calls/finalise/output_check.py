@@ -10,7 +10,7 @@ from toolwright.calls.policy import Policy
 from toolwright.large_json import MOST_CONTAINERS, MOST_DUMPED, MOST_ITEMS
 from toolwright.log_fields import log_fields
 from toolwright.tools.outcome import Attachment, Failure, Image, ToolOutcome, told
-from toolwright.tools.schema import OutputCheck, summarise
+from toolwright.tools.raw_schema import OutputCheck, summarise
 from toolwright.tools.tool import Tool
 from toolwright.tools.validation_messages import as_data
 

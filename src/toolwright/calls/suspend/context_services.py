@@ -27,7 +27,7 @@ from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.context import ToolContext
 from toolwright.tools.model import Answer, ModelRequest
 from toolwright.tools.outcome import ToolOutcome, encodable
-from toolwright.tools.schema import summarise
+from toolwright.tools.raw_schema import summarise
 from toolwright.tools.shell_rules import ShellRule
 from toolwright.tools.tool import Tool
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolwright.errors import InvalidArguments, ToolDefinitionError
-from toolwright.tools.schema import ArgumentProblem, compile_output_schema, compile_schema
+from toolwright.tools.raw_schema import ArgumentProblem, compile_output_schema, compile_schema
 
 PERSON = {
     "type": "object",

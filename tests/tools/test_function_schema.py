@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from tests.tools.signatures import arguments_of, problems_of, schema_of
 from toolwright.errors import InvalidArguments, ToolDefinitionError
 from toolwright.tools.context import ToolContext
-from toolwright.tools.signature import (
+from toolwright.tools.function_schema import (
     UnresolvedAnnotation,
     is_unbound_method,
     read_signature,

@@ -1,5 +1,5 @@
 """Raw JSON Schema. Owns compiling a schema and checking values with it; the words of problems are in
-`problems`, and schemas of Python functions in `signature`."""
+`validation_messages`, and schemas of Python functions in `function_schema`."""
 
 from __future__ import annotations
 
