@@ -118,7 +118,7 @@ def wire(
         shared,
         lambda: sessions,
         lambda: storage.stores().turns if in_memory is None else in_memory,
-        poke_worker=lambda: background.poke(),
+        poke_worker=lambda begin: background.poke(begin),
     )
     background = Background(
         shared, sessions, worker=options.get("worker"), chores=[scheduler.fire_due, turns.take_free]

@@ -74,6 +74,13 @@ class MemoryTurnStore:
         queue = self._queues.get(session)
         return self._take(self._turns[queue[0]], at) if queue else None
 
+    async def release(self, id: str, token: int) -> bool:
+        turn = self._turns.get(id)
+        if turn is None or turn.token != token or turn.ended_at is not None:
+            return False
+        self._turns[id] = replace(turn, owner=None)
+        return True
+
     async def ready(self, *, anywhere: bool, limit: int = 100) -> builtins.list[str]:
         if not anywhere:
             return []

@@ -4,6 +4,7 @@ anything at any time. Knows nothing of the turn that asks.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Set
@@ -42,6 +43,10 @@ MOST_CALLS = 128
 """Calls in one answer."""
 LONGEST_TEXT = 4 * 1024 * 1024
 """Characters of the text of an answer."""
+MOST_PIECES = 500_000
+"""Pieces of a streamed answer."""
+PIECES_AT_ONCE = 200
+"""Pieces after which others get the event loop, also where the stream itself never waits."""
 LARGEST = 16 * 1024 * 1024
 """Bytes of an answer as it is stored."""
 
@@ -83,6 +88,11 @@ async def ask(
             tell("model.retrying", {"attempt": attempt, "code": error.code, "delay": delay, "reason": str(error)})
         except ToolwrightError as error:
             raise ModelError(str(error), "model_failed") from error
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise ModelError("The model cancelled itself", "model_failed") from error
         except Exception as error:
             # What it says may hold anything, a key for instance: it goes to the log, which the owner reads.
             log.exception(
@@ -103,9 +113,14 @@ async def _attempt(model: ModelClient, request: ModelRequest, tell: Tell) -> obj
     if stream is None:
         return await model.complete(request)
     answer: Answer | None = None
-    written = 0
+    written = count = 0
     async with aclosing(stream(request)) as pieces:  # type: ignore[type-var]
         async for piece in pieces:
+            count += 1
+            if count > MOST_PIECES:
+                raise ModelError(f"The answer has more than {MOST_PIECES} pieces", "bad_answer")
+            if count % PIECES_AT_ONCE == 0:
+                await asyncio.sleep(0)
             if isinstance(piece, TextDelta | ReasoningDelta):
                 written += len(piece.text)
                 if written > LONGEST_TEXT:
@@ -141,16 +156,29 @@ def checked(given: object, spec: str, used: Set[str]) -> tuple[Answer, bytes]:
     if answer.calls:
         answer = _with_own_ids(answer, used)
     try:
-        stored = msgspec.json.encode(answer)
-    except (TypeError, ValueError, UnicodeEncodeError, OverflowError, RecursionError):
+        stored = jsonx.encode(answer)
+    except (TypeError, ValueError, OverflowError, RecursionError):
         try:
-            answer = read_answer(jsonx.encode(answer.to_json()))
-            stored = msgspec.json.encode(answer)
+            plain = msgspec.to_builtins(answer, enc_hook=jsonx.known_form)
+            stored = jsonx.encode(_encodable(plain))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise ModelError(f"The answer has no JSON form: {error}", "bad_answer") from error
     if len(stored) > LARGEST:
         raise ModelError(f"The answer has {len(stored)} bytes; {LARGEST} are possible", "bad_answer")
-    return answer, stored
+    try:
+        # The answer that is run is the one that a process which continues the turn would read.
+        return read_answer(stored), stored
+    except msgspec.DecodeError as error:
+        raise ModelError(f"The answer is not well formed: {error}", "bad_answer") from error
+
+
+def _encodable(value: object) -> object:
+    """Plain data in which every text has a form in UTF-8."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {_encodable(name): _encodable(item) for name, item in value.items()}
+    return [_encodable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _with_own_ids(answer: Answer, used: Set[str]) -> Answer:
@@ -166,6 +194,8 @@ def _with_own_ids(answer: Answer, used: Set[str]) -> Answer:
         while id in seen or id in used:
             id, number = f"{given}_{number}", number + 1
         seen.add(id)
+        if isinstance(call.arguments, bytes):
+            call = replace(call, arguments=call.arguments.decode("utf-8", "replace"))
         if id != call.id or call.source != "model":
             changed = changed or id != call.id
             call = replace(call, id=id, source="model")

@@ -234,6 +234,16 @@ class TurnRun:
                 await self.batch.settled()
             self._stored_answer, self._units = None, []
             return await self._end("failed", code=error.code, reason=str(error))
+        except StoreError:
+            raise
+        except Exception as error:  # the edge of a turn: whatever happens, it ends, and the next one begins
+            log.exception("The turn %r failed", self.id, extra=log_fields("turn.failed", session=self._core.id))
+            if self.batch is not None:
+                self.batch.cancel("the turn failed")
+                await self.batch.settled()
+            self._stored_answer, self._units = None, []
+            reason = f"The turn failed with {type(error).__name__}; see the log"
+            return await self._end("failed", code="internal", reason=reason)
         finally:
             if timer is not None:
                 timer.cancel()

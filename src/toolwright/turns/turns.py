@@ -110,6 +110,8 @@ class SessionTurns:
         self._task: asyncio.Task[None] | None = None
         self.parked: LocalTurn | None = None
         """The turn that waits for something outside."""
+        self.on_worker = False
+        """True when the worker of this runtime took them: it has a place again when they have ended."""
         self._waiters: builtins.list[asyncio.Future[None]] = []
         core.turns = self
 
@@ -208,7 +210,11 @@ class SessionTurns:
                     if local is None:
                         local = self._local[record.id] = LocalTurn(record.id, turns.new_log(record))
                     local.log.last = max(local.log.last, record.events)
-                    local.run = turns.run(self._core, record, local)
+                    try:
+                        local.run = turns.run(self._core, record, local)
+                    except ToolwrightError:  # such as for want of its model: another process may have that
+                        await turns.store.release(record.id, record.token)
+                        raise
                 record = self.parked = None
                 if not await self._work_on(local):
                     return
@@ -225,6 +231,8 @@ class SessionTurns:
             self._fail(ToolwrightError(f"The turn cannot continue here: {type(error).__name__}; see the log"))
         finally:
             self._task = None
+            if self.on_worker:
+                turns.worker_has_place()
             if not self._local and self.parked is None:
                 turns.leave(self._core.id)
                 self._core.turns = None
@@ -298,7 +306,7 @@ class Turns:
         sessions: Callable[[], OpenSessions],
         store: Callable[[], TurnStore],
         *,
-        poke_worker: Callable[[], None],
+        poke_worker: Callable[[bool], None],
     ) -> None:
         self.clock = shared.clock
         self.shared = shared
@@ -387,7 +395,7 @@ class Turns:
         local = None if active is None else active.get(id)
         if local is None:
             if record.owner is None or background:
-                self._poke_worker()
+                self._poke_worker(True)
                 return Turn(self, id, core.id)
             own = None if given is None or isinstance(given, str) else given
             local = LocalTurn(id, self.new_log(record), form, own, None if caller is None else caller.above)
@@ -594,8 +602,14 @@ class Turns:
         ready = await self.store.ready(anywhere=True, limit=most + len(self._not_here))
         taken = [each for each in ready if each not in self._not_here][:most]
         for each in taken:
-            self._of(self.sessions().core(each)).work()
+            active = self._of(self.sessions().core(each))
+            active.on_worker = True
+            active.work()
         return bool(taken)
+
+    def worker_has_place(self) -> None:
+        """Turns that the worker took have ended, or wait: it may take others now."""
+        self._poke_worker(False)
 
     def cannot(self, session: str) -> None:
         """A turn of a session cannot continue here, such as for want of its model: leave it to others for a while."""

@@ -146,6 +146,13 @@ class TurnStore(Protocol):
         """
         ...
 
+    async def release(self, id: str, token: int) -> bool:
+        """Give up a claim: from now on no living owner has the turn, as after the death of its owner.
+
+        False when another owner has claimed it since, or when it has ended.
+        """
+        ...
+
     async def ready(self, *, anywhere: bool, limit: int = 100) -> builtins.list[str]:
         """Sessions whose first unfinished turn no living owner has. With `anywhere`, also those that any worker may
         take. Turns of sub-agents are not among them."""

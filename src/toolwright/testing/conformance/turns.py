@@ -652,7 +652,26 @@ async def a_turn_that_waits_is_continued_by_another_process(database: Database) 
     assert (again.answer, again.token) == (b"{}", 2)
 
 
+async def a_turn_that_its_owner_releases_is_continued_by_another_process(database: Database) -> None:
+    first, other = await open_turns(database), await open_turns(database)
+    record = await first.add(turn(), WIDE)
+    await first.advance(advanced(record, answer=b"{}"), WIDE)
+    assert not await first.release("t1", record.token + 1)
+    assert not await other.release("t1", record.token)  # it is not its own
+    assert not await first.release("t9", 1)
+    assert await first.release("t1", record.token)
+    assert await first.release("t1", record.token)
+    assert not await first.advance(advanced(record, 2), WIDE)
+    assert await other.ready(anywhere=False) == ["s1"]
+    again = await claimed(other)
+    assert (again.answer, again.token) == (b"{}", 2)
+    assert not await first.release("t1", record.token)
+    assert await other.advance(ended(again), WIDE)
+    assert not await other.release("t1", again.token)
+
+
 TURN_OWNERS = cases(
+    a_turn_that_its_owner_releases_is_continued_by_another_process,
     a_turn_of_a_living_owner_is_its_own,
     a_queued_turn_waits_for_the_owner_that_queued_it,
     a_turn_of_a_dead_owner_is_ready_and_continues_where_it_was,

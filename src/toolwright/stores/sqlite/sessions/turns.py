@@ -23,6 +23,7 @@ from toolwright.stores.contracts.turns import (
     TurnSignals,
     is_cancelled_so,
 )
+from toolwright.stores.sqlite.calls.journal import NOBODY
 from toolwright.stores.sqlite.core.codec import insert, one
 from toolwright.stores.sqlite.core.idempotent_writes import Changes
 from toolwright.stores.sqlite.core.owners import dead_among
@@ -82,6 +83,14 @@ class SqliteTurnStore:
 
         return await self._changes.change(None, work)
 
+    async def release(self, id: str, token: int) -> bool:
+        def work(connection: apsw.Connection) -> bool:
+            query = "UPDATE turns SET owner = ? WHERE id = ? AND token = ? AND owner IN (?, ?) AND ended_at IS NULL"
+            connection.execute(query, (NOBODY, id, token, self._owner, NOBODY))
+            return connection.changes() > 0
+
+        return await self._changes.change(None, work)
+
     async def ready(self, *, anywhere: bool, limit: int = 100) -> builtins.list[str]:
         query = (
             "SELECT session, owner FROM turns AS head WHERE ended_at IS NULL AND caller IS NULL AND number ="
@@ -91,7 +100,7 @@ class SqliteTurnStore:
 
         def work(connection: apsw.Connection) -> builtins.list[str]:
             heads: builtins.list[Any] = connection.execute(query, (self._owner,)).fetchall()
-            dead = self._dead(connection, {owner for _, owner in heads if owner is not None})
+            dead = {NOBODY} | self._dead(connection, {owner for _, owner in heads if owner is not None})
             free = [session for session, owner in heads if (anywhere if owner is None else owner in dead)]
             return free[:limit]
 
@@ -103,7 +112,7 @@ class SqliteTurnStore:
         return [_known(row) for row in rows]
 
     def _is_free(self, connection: apsw.Connection, head: TurnRecord) -> bool:
-        return head.owner in (None, self._owner) or bool(self._dead(connection, {head.owner}))
+        return head.owner in (None, self._owner, NOBODY) or bool(self._dead(connection, {head.owner}))
 
     def _dead(self, connection: apsw.Connection, owners: set[str]) -> set[str]:
         return set() if self._place is None or not owners else dead_among(owners, connection, self._place)
