@@ -17,7 +17,7 @@ RUNTIME = """
     open open_blocking close
     app tools policy clock log
     session sessions export_session import_session delete_session rotate_secrets
-    unfinished recover
+    unfinished recover recover_turns
     resolve reject cancel expire signal approvals decisions approve deny
     turns turn
     runs run schedules scheduled occur worker drain
