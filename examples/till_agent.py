@@ -15,7 +15,7 @@ from pathlib import Path
 from demo_project import PROJECT, READ, TOTAL
 from toolwright import App, Budget, ToolCall, ToolContext, tool
 from toolwright.testing import ScriptedModel
-from toolwright.tools.model import Answer, ModelRequest
+from toolwright.tools.model import ModelAnswer, ModelRequest
 
 TASK = (
     "The till in /till computes a wrong tax: 19 % is meant. Find the mistake and mend it, write the net and the gross "
@@ -71,7 +71,7 @@ async def print_receipt(ctx: ToolContext, item: str) -> str:
 class NotedModel(ScriptedModel):
     """A script that writes down each request, as a provider would put it on the bill."""
 
-    async def complete(self, request: ModelRequest) -> Answer:
+    async def complete(self, request: ModelRequest) -> ModelAnswer:
         """The next answer of the script."""
         note(f"model: answer {request.number + 1}")
         return await super().complete(request)

@@ -192,7 +192,7 @@ def stream_lines(found: Mapping[str, float]) -> Iterator[Line]:
 async def stream(effort: Effort) -> dict[str, float]:
     """How long a delta travels, and how often the store is written to while they come fast; on a file."""
     from toolwright import Runtime
-    from toolwright.tools.model import Answer, TextDelta
+    from toolwright.tools.model import ModelAnswer, TextDelta
 
     async def send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for _ in range(10):
@@ -205,25 +205,25 @@ async def stream(effort: Effort) -> dict[str, float]:
 
         provider, name = "bench", "remote"
 
-        async def complete(self, request: Any) -> Answer:
+        async def complete(self, request: Any) -> ModelAnswer:
             raise NotImplementedError("Its answers are streamed.")
 
-        async def stream(self, request: Any) -> AsyncIterator[TextDelta | Answer]:
+        async def stream(self, request: Any) -> AsyncIterator[TextDelta | ModelAnswer]:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             async for line in reader:
                 yield TextDelta(line.decode())
             writer.close()
-            yield Answer(text="done")
+            yield ModelAnswer(text="done")
 
     class Fast:
         """A model that says something a thousand times a second."""
 
         provider, name = "bench", "fast"
 
-        async def complete(self, request: Any) -> Answer:
+        async def complete(self, request: Any) -> ModelAnswer:
             raise NotImplementedError("Its answers are streamed.")
 
-        async def stream(self, request: Any) -> AsyncIterator[TextDelta | Answer]:
+        async def stream(self, request: Any) -> AsyncIterator[TextDelta | ModelAnswer]:
             started, said = perf_counter(), 0
             while said < DELTAS_A_SECOND * STREAM_SECONDS:
                 await asyncio.sleep(0.001)
@@ -231,7 +231,7 @@ async def stream(effort: Effort) -> dict[str, float]:
                 while said < due:
                     said += 1
                     yield TextDelta("word ")
-            yield Answer(text="done")
+            yield ModelAnswer(text="done")
 
     server = await asyncio.start_server(send, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from toolwright.tools.context import ToolContext
     from toolwright.tools.definition import NO_TIMEOUT, Hints, ToolDefinition
     from toolwright.tools.function import tool, tools_of
-    from toolwright.tools.model import Model, ModelError, ModelRequest, Usage
+    from toolwright.tools.model import Model, ModelAnswer, ModelError, ModelRequest, Usage
     from toolwright.tools.options import ToolOptions
     from toolwright.tools.outcome import (
         Attachment,
@@ -90,6 +90,7 @@ _HOMES = {
     "MemoryCallLog": "toolwright.calls.record",
     "MissingRequirement": "toolwright.errors",
     "Model": "toolwright.tools.model",
+    "ModelAnswer": "toolwright.tools.model",
     "ModelError": "toolwright.tools.model",
     "ModelRequest": "toolwright.tools.model",
     "Pending": "toolwright.tools.outcome",
@@ -175,6 +176,7 @@ __all__ = [
     "MemoryCallLog",
     "MissingRequirement",
     "Model",
+    "ModelAnswer",
     "ModelError",
     "ModelRequest",
     "Pending",

@@ -12,7 +12,7 @@ from toolwright.providers import FallbackModel
 from toolwright.testing import FunctionModel, ScriptedModel
 from toolwright.testing.conformance import MODEL_CASES
 from toolwright.testing.conformance.models import Models, Scripted
-from toolwright.tools.model import Answer, Model, ModelError, ModelRequest
+from toolwright.tools.model import Model, ModelAnswer, ModelError, ModelRequest
 
 
 class OfScript:
@@ -26,7 +26,7 @@ class OfFunction:
     async def open(self, script: Sequence[Scripted]) -> AsyncIterator[Model]:
         said = iter(script)
 
-        async def answer(request: ModelRequest) -> Answer:
+        async def answer(request: ModelRequest) -> ModelAnswer:
             given = next(said)
             if isinstance(given, ModelError):
                 raise given
@@ -57,7 +57,7 @@ class OfProvider:
             yield model
 
     def reply(self, given: Scripted) -> Reply | Callable[[Asked], Reply]:
-        if isinstance(given, Answer):
+        if isinstance(given, ModelAnswer):
             reply: Callable[[Asked], Reply] = self.dialect.reply(given, size=11)
             return reply
         assert given.code == "rate_limited"

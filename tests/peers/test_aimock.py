@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import fail_after
 from toolwright import ToolDefinition
-from toolwright.tools.model import Answer, CallDelta, ModelError, ModelRequest, TextDelta, ToolResults, UserMessage
+from toolwright.tools.model import CallDelta, ModelAnswer, ModelError, ModelRequest, TextDelta, ToolResults, UserMessage
 from toolwright.tools.outcome import ToolOutcome
 
 WEATHER = ToolDefinition(
@@ -22,7 +22,7 @@ WEATHER = ToolDefinition(
 async def asked(model, request):
     async with fail_after(20):
         *deltas, answer = [piece async for piece in model.stream(request)]
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, ModelAnswer)
     return deltas, answer
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import fail_after
 from toolwright import ToolDefinition
-from toolwright.tools.model import Answer, CallDelta, ModelError, ModelRequest, ToolResults, UserMessage
+from toolwright.tools.model import CallDelta, ModelAnswer, ModelError, ModelRequest, ToolResults, UserMessage
 from toolwright.tools.outcome import ToolOutcome
 
 SCHEMA = {
@@ -45,7 +45,7 @@ async def test_a_real_server_streams_a_call_that_is_put_together(llama, model_at
     model = await model_at(llama)
     async with fail_after(60):
         *deltas, answer = [piece async for piece in model.stream(REQUIRED)]
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, ModelAnswer)
     call = checked(answer)
     pieces = [delta.arguments for delta in deltas if isinstance(delta, CallDelta) and delta.call_id == call.id]
     assert len(pieces) > 5

@@ -9,7 +9,7 @@ import pytest
 from tests.providers.dialects import DIALECTS, Dialect
 from tests.providers.loopback import Loopback, loopback
 from tests.support import fail_after
-from toolwright.tools.model import Answer, Delta, ModelRequest
+from toolwright.tools.model import Delta, ModelAnswer, ModelRequest
 
 OpenModel = Callable[..., Awaitable[Any]]
 
@@ -44,10 +44,10 @@ async def model(dialect: Dialect, open_model_of: OpenModel) -> Any:
     return await open_model_of(dialect)
 
 
-async def asked(model: Any, request: ModelRequest) -> tuple[list[Delta], Answer]:
+async def asked(model: Any, request: ModelRequest) -> tuple[list[Delta], ModelAnswer]:
     """The pieces of a streamed answer, and the answer."""
     async with fail_after(10):
         given = [piece async for piece in model.stream(request)]
-    assert isinstance(given[-1], Answer)
-    assert not any(isinstance(piece, Answer) for piece in given[:-1])
+    assert isinstance(given[-1], ModelAnswer)
+    assert not any(isinstance(piece, ModelAnswer) for piece in given[:-1])
     return given[:-1], given[-1]

@@ -1,4 +1,4 @@
-"""What a provider says, in the protocol of each: an `Answer` as a stream of events, and as one response.
+"""What a provider says, in the protocol of each: a `ModelAnswer` as a stream of events, and as one response.
 
 Owns the shapes of answers on the server's side, and the check of a request by the types of the provider's own library.
 """
@@ -16,7 +16,7 @@ from tests.providers.loopback import Asked, Loopback, Reply, streamed, whole
 from toolwright import ToolCall
 from toolwright.providers import Anthropic, OpenAIChat, OpenAIResponses
 from toolwright.providers.provider_model import ProviderModel
-from toolwright.tools.model import Answer
+from toolwright.tools.model import ModelAnswer
 
 
 def events(*given: Any, named: bool = False) -> bytes:
@@ -49,13 +49,13 @@ class Dialect:
     def model(self, server: Loopback, **options: Any) -> Any:
         return self.kind("a-model", **{"base_url": server.address + self.base, "api_key": "key-of-a-test", **options})
 
-    def stream(self, answer: Answer) -> bytes:
+    def stream(self, answer: ModelAnswer) -> bytes:
         raise NotImplementedError
 
-    def response(self, answer: Answer) -> dict[str, Any]:
+    def response(self, answer: ModelAnswer) -> dict[str, Any]:
         raise NotImplementedError
 
-    def reply(self, answer: Answer, *, size: int = 0) -> Any:
+    def reply(self, answer: ModelAnswer, *, size: int = 0) -> Any:
         """A reply that streams when it is asked to."""
 
         def reply(asked: Asked) -> Reply:
@@ -86,7 +86,7 @@ class Chat(Dialect):
         "refusal": "content_filter",
     }
 
-    def stream(self, answer: Answer) -> bytes:
+    def stream(self, answer: ModelAnswer) -> bytes:
         def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
             choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
             return {**self.about(), "object": "chat.completion.chunk", "choices": [choice]}
@@ -110,7 +110,7 @@ class Chat(Dialect):
         said.append({**self.about(), "object": "chat.completion.chunk", "choices": [], "usage": self.usage(answer)})
         return events(*said, "[DONE]")
 
-    def response(self, answer: Answer) -> dict[str, Any]:
+    def response(self, answer: ModelAnswer) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": answer.text or None, "refusal": None}
         if answer.reasoning:
             message["reasoning_content"] = answer.reasoning
@@ -125,7 +125,7 @@ class Chat(Dialect):
     def about(self) -> dict[str, Any]:
         return {"id": "chatcmpl-1", "created": 1_790_000_000, "model": "a-model-2026"}
 
-    def usage(self, answer: Answer) -> dict[str, Any]:
+    def usage(self, answer: ModelAnswer) -> dict[str, Any]:
         usage = answer.usage
         return {
             "prompt_tokens": usage.input,
@@ -146,7 +146,7 @@ class Responses(Dialect):
     path = "/v1/responses"
     base = "/v1"
 
-    def items(self, answer: Answer) -> list[dict[str, Any]]:
+    def items(self, answer: ModelAnswer) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = []
         if answer.reasoning:
             summary = [{"type": "summary_text", "text": part} for part in answer.reasoning.split("\n\n")]
@@ -172,7 +172,7 @@ class Responses(Dialect):
             )
         return items
 
-    def response(self, answer: Answer) -> dict[str, Any]:
+    def response(self, answer: ModelAnswer) -> dict[str, Any]:
         usage = answer.usage
         return {
             "id": "resp_1",
@@ -195,7 +195,7 @@ class Responses(Dialect):
             },
         }
 
-    def stream(self, answer: Answer) -> bytes:
+    def stream(self, answer: ModelAnswer) -> bytes:
         whole = self.response(answer)
         said: list[dict[str, Any]] = [{"type": "response.created", "response": {**whole, "output": [], "usage": None}}]
         for place, item in enumerate(whole["output"]):
@@ -251,7 +251,7 @@ class Messages(Dialect):
         "context": "model_context_window_exceeded",
     }
 
-    def blocks(self, answer: Answer) -> list[dict[str, Any]]:
+    def blocks(self, answer: ModelAnswer) -> list[dict[str, Any]]:
         blocks: list[dict[str, Any]] = []
         if answer.reasoning:
             blocks.append({"type": "thinking", "thinking": answer.reasoning, "signature": "EqQB-sig=="})
@@ -262,7 +262,7 @@ class Messages(Dialect):
             blocks.append({"type": "tool_use", "id": call.id, "name": call.name, "input": arguments})
         return blocks
 
-    def about(self, answer: Answer) -> dict[str, Any]:
+    def about(self, answer: ModelAnswer) -> dict[str, Any]:
         usage = answer.usage
         return {
             "id": "msg_1",
@@ -278,16 +278,16 @@ class Messages(Dialect):
             },
         }
 
-    def response(self, answer: Answer) -> dict[str, Any]:
+    def response(self, answer: ModelAnswer) -> dict[str, Any]:
         whole = {**self.about(answer), "content": self.blocks(answer), "stop_reason": self.stops[answer.stop]}
         whole["usage"] |= self.last(answer)
         return whole
 
-    def last(self, answer: Answer) -> dict[str, Any]:
+    def last(self, answer: ModelAnswer) -> dict[str, Any]:
         details = {"output_tokens_details": {"thinking_tokens": answer.usage.reasoning}}
         return {"output_tokens": answer.usage.output, **details}
 
-    def stream(self, answer: Answer) -> bytes:
+    def stream(self, answer: ModelAnswer) -> bytes:
         said: list[dict[str, Any]] = [
             {"type": "message_start", "message": {**self.about(answer), "content": [], "stop_reason": None}},
             {"type": "ping"},

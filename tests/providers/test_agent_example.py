@@ -13,7 +13,7 @@ from tests.providers.dialects import MESSAGES
 from tests.providers.loopback import Loopback
 from tests.support import fail_after
 from toolwright import ToolCall
-from toolwright.tools.model import Answer
+from toolwright.tools.model import ModelAnswer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ITEMS = ("tea", "milk", "bread")
@@ -53,9 +53,9 @@ async def test_a_turn_with_a_provider_continues_after_the_kill_and_no_answer_is_
     prints = tuple(ToolCall("print_receipt", f'{{"item": "{item}"}}', f"call_{item}") for item in ITEMS)
     look = ToolCall("read_file", '{"path": "/till/tax.py"}', "call_look")
     server.will(
-        MESSAGES.reply(Answer(text="I look.", calls=(look,), stop="calls")),
-        MESSAGES.reply(Answer(calls=prints, stop="calls")),
-        MESSAGES.reply(Answer(text="All is mended.")),
+        MESSAGES.reply(ModelAnswer(text="I look.", calls=(look,), stop="calls")),
+        MESSAGES.reply(ModelAnswer(calls=prints, stop="calls")),
+        MESSAGES.reply(ModelAnswer(text="All is mended.")),
     )
     async with fail_after(120):
         code, out, err = await run_example(

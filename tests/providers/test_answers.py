@@ -11,8 +11,8 @@ from tests.providers.loopback import streamed, whole
 from toolwright import Image, ToolCall
 from toolwright.providers import Price
 from toolwright.tools.model import (
-    Answer,
     CallDelta,
+    ModelAnswer,
     ModelError,
     ModelRequest,
     ReasoningDelta,
@@ -32,7 +32,7 @@ USAGE = Usage(input=120, output=30, cache_read=100, reasoning=12)
 @pytest.mark.promise("TURN-02")
 @pytest.mark.parametrize("size", [0, 1, 7], ids=lambda size: f"pieces of {size}" if size else "one piece")
 async def test_a_text_is_streamed_and_whole(model, dialect, server, size):
-    server.will(dialect.reply(Answer(text="Grüße aus Köln ☂", usage=USAGE), size=size))
+    server.will(dialect.reply(ModelAnswer(text="Grüße aus Köln ☂", usage=USAGE), size=size))
     deltas, answer = await asked(model, HELLO)
     assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == "Grüße aus Köln ☂"
     assert len(deltas) > 3
@@ -46,7 +46,7 @@ async def test_a_text_is_streamed_and_whole(model, dialect, server, size):
 
 @pytest.mark.promise("TURN-02")
 async def test_calls_are_streamed_and_whole(model, dialect, server):
-    given = Answer(text="Let me look.", calls=(WEATHER, NEWS), stop="calls", usage=USAGE)
+    given = ModelAnswer(text="Let me look.", calls=(WEATHER, NEWS), stop="calls", usage=USAGE)
     server.will(dialect.reply(given))
     deltas, answer = await asked(model, HELLO)
     whole_answer = await model.complete(HELLO)
@@ -75,7 +75,7 @@ def arguments(call):
 
 @pytest.mark.promise("TURN-02")
 async def test_reasoning_is_shown_apart_from_the_text(model, dialect, server):
-    server.will(dialect.reply(Answer(text="42", reasoning="First this.\n\nThen that.", usage=USAGE)))
+    server.will(dialect.reply(ModelAnswer(text="42", reasoning="First this.\n\nThen that.", usage=USAGE)))
     deltas, answer = await asked(model, HELLO)
     assert "".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)) == "First this.\n\nThen that."
     assert (answer.text, answer.reasoning) == ("42", "First this.\n\nThen that.")
@@ -85,7 +85,7 @@ async def test_reasoning_is_shown_apart_from_the_text(model, dialect, server):
 @pytest.mark.promise("TURN-02")
 @pytest.mark.parametrize("how", ["stream", "complete"])
 async def test_calls_of_a_truncated_answer_are_marked_as_cut_off(model, dialect, server, how):
-    server.will(dialect.reply(Answer(text="I will", calls=(WEATHER,), stop="length")))
+    server.will(dialect.reply(ModelAnswer(text="I will", calls=(WEATHER,), stop="length")))
     answer = (await asked(model, HELLO))[1] if how == "stream" else await model.complete(HELLO)
     assert answer.stop == "length"
     assert [bool(call.cut_off) for call in answer.calls] == [True]
@@ -93,7 +93,7 @@ async def test_calls_of_a_truncated_answer_are_marked_as_cut_off(model, dialect,
 
 @pytest.mark.parametrize("how", ["stream", "complete"])
 async def test_a_refusal_says_so(model, dialect, server, how):
-    server.will(dialect.reply(Answer(text="I cannot help with that.", stop="refusal")))
+    server.will(dialect.reply(ModelAnswer(text="I cannot help with that.", stop="refusal")))
     answer = (await asked(model, HELLO))[1] if how == "stream" else await model.complete(HELLO)
     assert (answer.stop, answer.text, answer.calls) == ("refusal", "I cannot help with that.", ())
 
@@ -102,14 +102,14 @@ async def test_a_refusal_says_so(model, dialect, server, how):
 @pytest.mark.parametrize("how", ["stream", "complete"])
 async def test_anthropic_tells_of_a_pause_and_of_a_full_context(open_model_of, server, stop, how):
     model = await open_model_of(MESSAGES)
-    server.will(MESSAGES.reply(Answer(text="So far", stop=stop)))
+    server.will(MESSAGES.reply(ModelAnswer(text="So far", stop=stop)))
     answer = (await asked(model, HELLO))[1] if how == "stream" else await model.complete(HELLO)
     assert (answer.stop, answer.text) == (stop, "So far")
 
 
 async def test_a_paused_answer_is_sent_back_so_that_the_model_continues(open_model_of, server):
     model = await open_model_of(MESSAGES)
-    server.will(MESSAGES.reply(Answer(text="So far", stop="pause")))
+    server.will(MESSAGES.reply(ModelAnswer(text="So far", stop="pause")))
     paused = await model.complete(HELLO)
     await model.complete(ModelRequest("s1", [UserMessage("Hello"), paused]))
     assert server.asked[-1].body["messages"][-1] == {
@@ -120,32 +120,32 @@ async def test_a_paused_answer_is_sent_back_so_that_the_model_continues(open_mod
 
 async def test_cache_writes_count_as_input(model, dialect, server):
     usage = Usage(input=1_000, output=7, cache_read=600, cache_write=300, reasoning=3)
-    server.will(dialect.reply(Answer(text="x", usage=usage)))
+    server.will(dialect.reply(ModelAnswer(text="x", usage=usage)))
     assert (await asked(model, HELLO))[1].usage == usage
     assert (await model.complete(HELLO)).usage == usage
 
 
 async def test_a_price_gives_each_answer_its_cost(dialect, open_model_of, server):
     model = await open_model_of(dialect, price=Price(input=3, output=15, cached=0.3))
-    server.will(dialect.reply(Answer(text="x", usage=USAGE)))
+    server.will(dialect.reply(ModelAnswer(text="x", usage=USAGE)))
     _, answer = await asked(model, HELLO)
     assert answer.usage.cost == pytest.approx((20 * 3 + 100 * 0.3 + 30 * 15) / 1_000_000)
     assert (await model.complete(HELLO)).usage.cost == answer.usage.cost
 
 
 async def test_an_empty_answer_is_an_answer(model, dialect, server):
-    server.will(dialect.reply(Answer()))
+    server.will(dialect.reply(ModelAnswer()))
     deltas, answer = await asked(model, HELLO)
     assert deltas == []
     assert (answer.text, answer.calls, answer.stop) == ("", (), "end")
-    server.will(dialect.reply(Answer(text="Now")))
+    server.will(dialect.reply(ModelAnswer(text="Now")))
     assert (await model.complete(ModelRequest("s1", [UserMessage("a"), answer, UserMessage("b")]))).text == "Now"
     dialect.check(server.asked[-1].body)
 
 
 async def test_images_that_a_model_makes_are_images_of_its_answer(open_model_of, server):
     picture = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "iVBORw0KGgo="}
-    response = {**RESPONSES.response(Answer(text="Here")), "output": [picture]}
+    response = {**RESPONSES.response(ModelAnswer(text="Here")), "output": [picture]}
     server.will(streamed(events({"type": "response.completed", "response": response}, named=True)))
     _, answer = await asked(await open_model_of(RESPONSES), HELLO)
     assert answer.images == (Image("iVBORw0KGgo=", "image/png"),)
@@ -184,11 +184,11 @@ async def test_a_call_whose_arguments_are_not_json_fails_alone_and_spoils_no_his
             )
             server.will(streamed(said))
         else:
-            server.will(dialect.reply(Answer(calls=(broken,), stop="calls")))
+            server.will(dialect.reply(ModelAnswer(calls=(broken,), stop="calls")))
         answer = (await asked(model, HELLO))[1] if how == "stream" else await model.complete(HELLO)
         assert [call.arguments for call in answer.calls] == ['{"city": "Kö'], dialect
         failed = ToolOutcome(call_id="call_a", tool="get_weather", status="success", payload=b'"not run"')
-        server.will(dialect.reply(Answer(text="Sorry")))
+        server.will(dialect.reply(ModelAnswer(text="Sorry")))
         await model.complete(ModelRequest("s1", [UserMessage("Hello"), answer, ToolResults((failed,))]))
         body = server.asked[-1].body
         dialect.check(body)
@@ -196,7 +196,7 @@ async def test_a_call_whose_arguments_are_not_json_fails_alone_and_spoils_no_his
 
 
 async def test_a_block_that_was_not_finished_is_cut_off(open_model_of, server):
-    said = MESSAGES.stream(Answer(calls=(WEATHER,), stop="calls")).decode().split("\n\n")
+    said = MESSAGES.stream(ModelAnswer(calls=(WEATHER,), stop="calls")).decode().split("\n\n")
     kept = [event for event in said if "content_block_stop" not in event]
     server.will(streamed("\n\n".join(kept).encode()))
     _, answer = await asked(await open_model_of(MESSAGES), HELLO)
@@ -205,7 +205,7 @@ async def test_a_block_that_was_not_finished_is_cut_off(open_model_of, server):
 
 async def test_ids_that_a_provider_leaves_out_or_gives_twice_are_made_anew(model, dialect, server):
     same = ToolCall("get_weather", '{"city": "Bonn"}', "call_a")
-    server.will(dialect.reply(Answer(calls=(WEATHER, same, ToolCall("get_news", "{}", "")), stop="calls")))
+    server.will(dialect.reply(ModelAnswer(calls=(WEATHER, same, ToolCall("get_news", "{}", "")), stop="calls")))
     for answer in ((await asked(model, HELLO))[1], await model.complete(HELLO)):
         ids = [call.id for call in answer.calls]
         assert ids[0] == "call_a"
@@ -218,14 +218,14 @@ async def test_ids_that_a_provider_leaves_out_or_gives_twice_are_made_anew(model
     results = ToolResults(
         tuple(ToolOutcome(call_id=call.id, tool=call.name, status="success", payload=b"1") for call in answer.calls)
     )
-    server.will(dialect.reply(Answer(calls=(WEATHER,), stop="calls")))
+    server.will(dialect.reply(ModelAnswer(calls=(WEATHER,), stop="calls")))
     again = await model.complete(ModelRequest("s1", [UserMessage("a"), answer, results]))
     assert again.calls[0].id not in ids
     assert again.calls[0].name == "get_weather"
 
 
 async def test_a_server_that_streams_nothing_is_understood(model, dialect, server):
-    server.will(whole(dialect.response(Answer(text="All at once", calls=(WEATHER,), stop="calls"))))
+    server.will(whole(dialect.response(ModelAnswer(text="All at once", calls=(WEATHER,), stop="calls"))))
     deltas, answer = await asked(model, HELLO)
     assert [delta.text for delta in deltas if isinstance(delta, TextDelta)] == ["All at once"]
     assert [call.id for call in answer.calls] == ["call_a"]
@@ -233,7 +233,7 @@ async def test_a_server_that_streams_nothing_is_understood(model, dialect, serve
 
 async def test_usage_that_is_missing_or_nonsense_counts_nothing(open_model_of, server):
     model = await open_model_of(CHAT)
-    response = CHAT.response(Answer(text="x"))
+    response = CHAT.response(ModelAnswer(text="x"))
     for usage in (None, {}, "many", {"prompt_tokens": "9", "completion_tokens": -3}, {"prompt_tokens": True}, [1]):
         server.will(whole({**response, "usage": usage}))
         assert (await model.complete(HELLO)).usage == Usage()
@@ -325,6 +325,6 @@ async def test_a_character_that_is_cut_in_half_is_whole_again(open_model_of, ser
         assert [arguments(call) for call in answer.calls] == [{"a": "😀"}]
         assert "😀" in str(answer.native)
         results = ToolResults((ToolOutcome(call_id="call_1", tool="w", status="success", payload=b"1"),))
-        server.will(dialect.reply(Answer(text="x")))
+        server.will(dialect.reply(ModelAnswer(text="x")))
         await model.complete(ModelRequest("s1", [UserMessage("a"), answer, results]))
         assert "😀" in str(server.asked[-1].body)

@@ -12,13 +12,13 @@ from tests.providers.loopback import loopback
 from tests.support import fail_after
 from toolwright.errors import MissingRequirement, ToolwrightError
 from toolwright.providers import Price
-from toolwright.tools.model import Answer, ModelRequest, Usage, UserMessage
+from toolwright.tools.model import ModelAnswer, ModelRequest, Usage, UserMessage
 
 HELLO = ModelRequest("s1", [UserMessage("Hello")])
 
 
 async def test_a_model_that_is_entered_keeps_its_connection(dialect, server):
-    server.will(dialect.reply(Answer(text="Hi")))
+    server.will(dialect.reply(ModelAnswer(text="Hi")))
     async with dialect.model(server) as model:
         for _ in range(3):
             await asked(model, HELLO)
@@ -28,7 +28,7 @@ async def test_a_model_that_is_entered_keeps_its_connection(dialect, server):
 
 
 async def test_a_model_that_is_not_entered_closes_its_connection_after_each_request(dialect, server):
-    server.will(dialect.reply(Answer(text="Hi")))
+    server.will(dialect.reply(ModelAnswer(text="Hi")))
     model = dialect.model(server)
     await model.complete(HELLO)
     await asked(model, HELLO)
@@ -36,7 +36,7 @@ async def test_a_model_that_is_not_entered_closes_its_connection_after_each_requ
 
 
 async def test_a_model_may_be_entered_more_than_once(server):
-    server.will(CHAT.reply(Answer(text="Hi")))
+    server.will(CHAT.reply(ModelAnswer(text="Hi")))
     model = CHAT.model(server)
     async with model:
         async with model:
@@ -51,7 +51,7 @@ def test_each_event_loop_has_connections_of_its_own():
 
     async def ask():
         async with loopback() as server, fail_after(10):
-            server.will(CHAT.reply(Answer(text="Hi")))
+            server.will(CHAT.reply(ModelAnswer(text="Hi")))
             model._base_url = server.address + "/v1"
             async with model:
                 texts.append((await model.complete(HELLO)).text)
@@ -65,12 +65,12 @@ def test_each_event_loop_has_connections_of_its_own():
 
 
 async def test_the_loop_turns_while_a_library_is_imported_and_a_client_made(loop_watch, dialect, server):
-    server.will(dialect.reply(Answer(text="Hi")))
+    server.will(dialect.reply(ModelAnswer(text="Hi")))
     await dialect.model(server).complete(HELLO)
 
 
 async def test_a_client_of_the_library_may_be_given(server):
-    server.will(CHAT.reply(Answer(text="Hi")))
+    server.will(CHAT.reply(ModelAnswer(text="Hi")))
     async with openai.AsyncOpenAI(
         api_key="their-own-key", base_url=server.address + "/v1", max_retries=0, default_headers={"x-team": "blue"}
     ) as client:

@@ -7,11 +7,11 @@ import pytest
 
 from tests.providers.dialects import CHAT, DIALECTS, MESSAGES, RESPONSES
 from toolwright import ToolCall
-from toolwright.tools.model import Answer, ModelRequest, ToolResults, UserMessage
+from toolwright.tools.model import ModelAnswer, ModelRequest, ToolResults, UserMessage
 from toolwright.tools.outcome import Failure, Image, ToolOutcome
 
 CALLS = (ToolCall("get_weather", '{"city": "Rome"}', "call_a"), ToolCall("get_news", "{}", "call_b"))
-GIVEN = Answer(text="Let me look.", reasoning="The user wants\n\nthe weather.", calls=CALLS, stop="calls")
+GIVEN = ModelAnswer(text="Let me look.", reasoning="The user wants\n\nthe weather.", calls=CALLS, stop="calls")
 
 
 def results_of(answer):
@@ -31,7 +31,7 @@ async def test_reasoning_and_signatures_go_back_unchanged(dialect, open_model_of
     request = ModelRequest("s1", [UserMessage("Weather?")])
     answer = [piece async for piece in model.stream(request)][-1] if how == "stream" else await model.complete(request)
     before = copy.deepcopy(answer)
-    server.will(dialect.reply(Answer(text="Sunny.")))
+    server.will(dialect.reply(ModelAnswer(text="Sunny.")))
     await model.complete(ModelRequest("s1", [UserMessage("Weather?"), answer, results_of(answer)]))
     body = server.asked[-1].body
     dialect.check(body)
@@ -55,7 +55,7 @@ async def test_reasoning_and_signatures_go_back_unchanged(dialect, open_model_of
 async def test_another_provider_can_continue(first, dialect, open_model_of, server):
     server.will(first.reply(GIVEN))
     answer = await (await open_model_of(first)).complete(ModelRequest("s1", [UserMessage("Weather?")]))
-    server.will(dialect.reply(Answer(text="Sunny.")))
+    server.will(dialect.reply(ModelAnswer(text="Sunny.")))
     asked = ModelRequest("s1", [UserMessage("Weather?"), answer, results_of(answer), UserMessage("And?")])
     await (await open_model_of(dialect)).complete(asked)
     body = server.asked[-1].body
@@ -75,10 +75,10 @@ async def test_another_server_of_the_same_protocol_does_not_get_what_only_the_fi
     server.will(dialect.reply(GIVEN))
     model = await open_model_of(dialect)
     answer = await model.complete(ModelRequest("s1", [UserMessage("Weather?")]))
-    moved = Answer(
+    moved = ModelAnswer(
         text=answer.text, calls=answer.calls, stop="calls", native={**answer.native, "server": "elsewhere.test"}
     )
-    server.will(dialect.reply(Answer(text="Sunny.")))
+    server.will(dialect.reply(ModelAnswer(text="Sunny.")))
     await model.complete(ModelRequest("s1", [UserMessage("Weather?"), moved, results_of(moved)]))
     body = server.asked[-1].body
     dialect.check(body)
@@ -89,11 +89,11 @@ async def test_another_server_of_the_same_protocol_does_not_get_what_only_the_fi
 @pytest.mark.promise("TURN-09")
 async def test_ids_that_a_provider_would_refuse_are_mapped_with_their_results(dialect, open_model_of, server):
     calls = (ToolCall("w", '{"a": 1}', "functions.w:0|fc_" + "x" * 80), ToolCall("w", "{}", "call ü"))
-    answer = Answer(calls=calls, stop="calls", native={"format": "another", "items": [{}]})
+    answer = ModelAnswer(calls=calls, stop="calls", native={"format": "another", "items": [{}]})
     results = ToolResults(
         tuple(ToolOutcome(call_id=call.id, tool="w", status="success", payload=b"1") for call in calls)
     )
-    server.will(dialect.reply(Answer(text="x")))
+    server.will(dialect.reply(ModelAnswer(text="x")))
     await (await open_model_of(dialect)).complete(ModelRequest("s1", [UserMessage("a"), answer, results]))
     body = server.asked[-1].body
     dialect.check(body)
@@ -113,15 +113,15 @@ async def test_ids_that_a_provider_would_refuse_are_mapped_with_their_results(di
 
 
 async def test_an_image_that_a_model_made_is_mentioned_to_another(dialect, open_model_of, server):
-    answer = Answer(text="Here:", images=(Image("iVBORw0KGgo="),))
-    server.will(dialect.reply(Answer(text="x")))
+    answer = ModelAnswer(text="Here:", images=(Image("iVBORw0KGgo="),))
+    server.will(dialect.reply(ModelAnswer(text="x")))
     await (await open_model_of(dialect)).complete(ModelRequest("s1", [UserMessage("a"), answer, UserMessage("b")]))
     assert "[an image of type image/png was made here]" in str(server.asked[-1].body)
 
 
 async def test_anthropic_does_not_think_in_the_middle_of_an_answer_of_another_provider(open_model_of, server):
     model = await open_model_of(MESSAGES, settings={"thinking": {"type": "enabled", "budget_tokens": 1_024}})
-    foreign = Answer(calls=CALLS, stop="calls")
+    foreign = ModelAnswer(calls=CALLS, stop="calls")
     server.will(MESSAGES.reply(GIVEN))
     own = await model.complete(ModelRequest("s1", [UserMessage("a")]))
     assert "thinking" in server.asked[-1].body
@@ -129,15 +129,15 @@ async def test_anthropic_does_not_think_in_the_middle_of_an_answer_of_another_pr
         await model.complete(ModelRequest("s1", [UserMessage("a"), answer, results_of(answer)]))
         assert ("thinking" in server.asked[-1].body) is thinks
     await model.complete(
-        ModelRequest("s1", [UserMessage("a"), foreign, results_of(foreign), Answer(text="c"), UserMessage("d")])
+        ModelRequest("s1", [UserMessage("a"), foreign, results_of(foreign), ModelAnswer(text="c"), UserMessage("d")])
     )
     assert "thinking" in server.asked[-1].body
 
 
 async def test_messages_of_one_role_are_one_message_for_anthropic(open_model_of, server):
     model = await open_model_of(MESSAGES, cache=None)
-    server.will(MESSAGES.reply(Answer(text="x")))
-    answer = Answer(calls=CALLS, stop="calls")
+    server.will(MESSAGES.reply(ModelAnswer(text="x")))
+    answer = ModelAnswer(calls=CALLS, stop="calls")
     said = [answer, results_of(answer), UserMessage("Hurry"), UserMessage("please")]
     await model.complete(ModelRequest("s1", said))
     messages = server.asked[-1].body["messages"]

@@ -11,7 +11,7 @@ from toolwright import ToolCall
 from toolwright.errors import ToolwrightError
 from toolwright.providers import FallbackModel
 from toolwright.testing import FunctionModel, ScriptedModel
-from toolwright.tools.model import Answer, ModelError, ModelRequest, TextDelta, ToolResults, UserMessage
+from toolwright.tools.model import ModelAnswer, ModelError, ModelRequest, TextDelta, ToolResults, UserMessage
 from toolwright.tools.outcome import ToolOutcome
 
 HELLO = ModelRequest("s1", [UserMessage("Hello")])
@@ -80,8 +80,8 @@ async def test_a_conversation_moves_between_providers_and_back(open_model_of, se
     call = ToolCall("w", '{"a": 1}', "call_1")
     server.will(
         whole({"error": {"message": "down"}}, 503),
-        MESSAGES.reply(Answer(calls=(call,), stop="calls", reasoning="Hm")),
-        CHAT.reply(Answer(text="Done")),
+        MESSAGES.reply(ModelAnswer(calls=(call,), stop="calls", reasoning="Hm")),
+        CHAT.reply(ModelAnswer(text="Done")),
     )
     answer = await model.complete(HELLO)
     assert answer.model == "anthropic:a-model"
@@ -94,7 +94,7 @@ async def test_a_conversation_moves_between_providers_and_back(open_model_of, se
 
 async def test_entering_a_chain_enters_its_models(server):
     inner = CHAT.model(server)
-    server.will(CHAT.reply(Answer(text="Hi")))
+    server.will(CHAT.reply(ModelAnswer(text="Hi")))
     async with FallbackModel([inner]) as model:
         await model.complete(HELLO)
         await model.complete(HELLO)

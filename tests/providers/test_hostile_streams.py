@@ -14,10 +14,10 @@ from tests.providers.loopback import Loopback, Reply, streamed, whole
 from tests.support import fail_after
 from toolwright import ToolCall
 from toolwright.providers.event_stream import EventReader
-from toolwright.tools.model import Answer, ModelError, ModelRequest, TextDelta, UserMessage
+from toolwright.tools.model import ModelAnswer, ModelError, ModelRequest, TextDelta, UserMessage
 
 HELLO = ModelRequest("s1", [UserMessage("Hello")])
-LONG = Answer(text="word " * 20, calls=(ToolCall("w", '{"a": 1}', "call_a"),), stop="calls")
+LONG = ModelAnswer(text="word " * 20, calls=(ToolCall("w", '{"a": 1}', "call_a"),), stop="calls")
 
 
 @pytest.mark.promise("TURN-02")
@@ -40,7 +40,7 @@ async def test_a_stream_that_ends_early_is_not_an_answer(model, dialect, server)
 
 
 async def test_a_last_event_without_its_empty_line_counts(model, dialect, server):
-    server.will(streamed(dialect.stream(Answer(text="Hi")).rstrip(b"\n")))
+    server.will(streamed(dialect.stream(ModelAnswer(text="Hi")).rstrip(b"\n")))
     assert (await asked(model, HELLO))[1].text == "Hi"
 
 
@@ -81,7 +81,7 @@ async def test_a_server_that_sends_nothing_is_a_timeout(dialect, open_model_of, 
 
 
 async def test_slow_bytes_are_an_answer_and_each_delta_comes_at_once(model, dialect, server):
-    said = dialect.stream(Answer(text="one two three"))
+    said = dialect.stream(ModelAnswer(text="one two three"))
     at = said.index(b'"two') if b'"two' in said else len(said) * 2 // 3
     go_on = asyncio.Event()
     server.will(Reply([said[:at], go_on, *(said[i : i + 1] for i in range(at, len(said)))]))
@@ -158,7 +158,9 @@ def test_no_part_of_an_event_can_crash_the_reader(dialect, event, place, spoil):
     stopped.address = "http://127.0.0.1:1"
     model = dialect.model(stopped)
     reader = model._reader(HELLO)
-    said = EventReader().feed(dialect.stream(Answer(text="Hi there", reasoning="Hm", calls=LONG.calls, stop="calls")))
+    said = EventReader().feed(
+        dialect.stream(ModelAnswer(text="Hi there", reasoning="Hm", calls=LONG.calls, stop="calls"))
+    )
     at = event % len(said)
     try:
         for number, each in enumerate(said):
@@ -169,7 +171,7 @@ def test_no_part_of_an_event_can_crash_the_reader(dialect, event, place, spoil):
         answer = model._answer(reader)
     except ModelError:
         return
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, ModelAnswer)
     json.dumps(answer.native)
     model._body(ModelRequest("s1", [UserMessage("a"), answer]), True)
 
@@ -182,13 +184,13 @@ def test_no_part_of_a_whole_response_can_crash_the_reader(dialect, place, spoil)
     stopped.address = "http://127.0.0.1:1"
     model = dialect.model(stopped)
     reader = model._reader(HELLO)
-    response = dialect.response(Answer(text="Hi", reasoning="Hm", calls=LONG.calls, stop="calls"))
+    response = dialect.response(ModelAnswer(text="Hi", reasoning="Hm", calls=LONG.calls, stop="calls"))
     try:
         reader.whole(spoiled(response, spoil, [place]))
         answer = model._answer(reader)
     except ModelError:
         return
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, ModelAnswer)
     json.dumps(answer.native)
 
 
@@ -223,7 +225,7 @@ async def test_a_piece_of_a_block_that_never_began_is_a_bad_answer(open_model_of
 
 
 async def test_a_conversation_that_has_no_json_form_is_a_bad_request(model, dialect, server):
-    server.will(dialect.reply(Answer(text="x")))
+    server.will(dialect.reply(ModelAnswer(text="x")))
     for options in ({"metadata": object()}, {"stream": False}, {"n": 2}):
         with pytest.raises(ModelError) as told:
             await model.complete(ModelRequest("s1", [{"role": "user", "content": "x"}], options))
@@ -232,7 +234,7 @@ async def test_a_conversation_that_has_no_json_form_is_a_bad_request(model, dial
 
 
 async def test_text_that_is_no_unicode_is_sent_as_far_as_it_is(model, dialect, server):
-    server.will(dialect.reply(Answer(text="x")))
+    server.will(dialect.reply(ModelAnswer(text="x")))
     await model.complete(ModelRequest("s1", [UserMessage("a \ud800 b")], instructions="\udfff"))
     assert "a \\\\ud800 b" in json.dumps(server.asked[0].body)
 

@@ -14,14 +14,16 @@ from tests.providers.conftest import asked
 from tests.providers.dialects import CHAT, MESSAGES, RESPONSES
 from toolwright import ToolCall
 from toolwright.providers.event_stream import EventReader
-from toolwright.tools.model import Answer, ModelRequest, Usage, UserMessage
+from toolwright.tools.model import ModelAnswer, ModelRequest, Usage, UserMessage
 
 HELLO = ModelRequest("s1", [UserMessage("Hello")])
 SAID = [
-    Answer(text="Grüße ☂", usage=Usage(input=12, output=3, cache_read=4, reasoning=1)),
-    Answer(text="I look.", calls=(ToolCall("w", '{"a": 1}', "call_1"), ToolCall("w", "{}", "call_2")), stop="calls"),
-    Answer(text="42", reasoning="First.\n\nThen."),
-    Answer(text="Cut", stop="length"),
+    ModelAnswer(text="Grüße ☂", usage=Usage(input=12, output=3, cache_read=4, reasoning=1)),
+    ModelAnswer(
+        text="I look.", calls=(ToolCall("w", '{"a": 1}', "call_1"), ToolCall("w", "{}", "call_2")), stop="calls"
+    ),
+    ModelAnswer(text="42", reasoning="First.\n\nThen."),
+    ModelAnswer(text="Cut", stop="length"),
 ]
 
 

@@ -10,7 +10,7 @@ from tests.providers.conftest import asked
 from tests.providers.dialects import CHAT, MESSAGES, RESPONSES
 from tests.providers.loopback import Reply, whole
 from toolwright.providers.provider_errors import seconds_to_wait
-from toolwright.tools.model import Answer, ModelError, ModelRequest, UserMessage
+from toolwright.tools.model import ModelAnswer, ModelError, ModelRequest, UserMessage
 
 HELLO = ModelRequest("s1", [UserMessage("Hello")])
 KEY = "sk-proj-very-secret-0123456789"
@@ -178,7 +178,7 @@ async def test_a_key_is_in_no_error_no_repr_and_no_traceback(dialect, open_model
 async def test_the_key_of_the_environment_is_not_sent_to_another_server(dialect, server, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-    server.will(dialect.reply(Answer(text="x")))
+    server.will(dialect.reply(ModelAnswer(text="x")))
     await dialect.model(server, api_key=None).complete(HELLO)
     assert KEY not in str(server.asked[0].headers)
 
@@ -187,7 +187,7 @@ async def test_the_address_and_the_key_of_the_environment_belong_together(dialec
     for name in ("OPENAI", "ANTHROPIC"):
         monkeypatch.setenv(f"{name}_API_KEY", KEY)
         monkeypatch.setenv(f"{name}_BASE_URL", server.address + dialect.base)
-    server.will(dialect.reply(Answer(text="x")))
+    server.will(dialect.reply(ModelAnswer(text="x")))
     await dialect.kind("m").complete(HELLO)
     assert KEY in str(server.asked[0].headers)
 

@@ -8,7 +8,7 @@ from tests.providers.conftest import asked
 from tests.providers.dialects import CHAT, MESSAGES, RESPONSES
 from toolwright import Image, ToolDefinition
 from toolwright.errors import ToolwrightError
-from toolwright.tools.model import Answer, ModelRequest, UserMessage
+from toolwright.tools.model import ModelAnswer, ModelRequest, UserMessage
 
 
 def tool_named(name: str, kind: str = "function") -> ToolDefinition:
@@ -32,7 +32,7 @@ async def body_of(open_model_of, server):
 
     async def body_of(dialect, request=None, /, options=None, **fields):
         model = await open_model_of(dialect, **(options or {}))
-        server.will(dialect.reply(Answer(text="x")))
+        server.will(dialect.reply(ModelAnswer(text="x")))
         await asked(model, request or ModelRequest("s1", [UserMessage("Hello")], **fields))
         dialect.check(server.asked[-1].body)
         return server.asked[-1].body
@@ -142,7 +142,7 @@ async def test_images_go_in_beside_the_text(body_of):
 @pytest.mark.promise("TURN-02")
 @pytest.mark.parametrize(("cache", "mark"), [("5m", {"type": "ephemeral"}), ("1h", {"type": "ephemeral", "ttl": "1h"})])
 async def test_anthropic_is_told_what_stays_the_same(body_of, cache, mark):
-    said = [UserMessage("a"), Answer(text="b"), UserMessage("c"), Answer(text="d"), UserMessage("e")]
+    said = [UserMessage("a"), ModelAnswer(text="b"), UserMessage("c"), ModelAnswer(text="d"), UserMessage("e")]
     request = ModelRequest("s1", said, instructions="Be brief.", tools=TOOLS)
     body = await body_of(MESSAGES, request, options={"cache": cache})
     assert [tool.get("cache_control") for tool in body["tools"]] == [None, None, mark]

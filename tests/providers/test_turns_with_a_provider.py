@@ -8,7 +8,7 @@ from tests.support import fail_after
 from toolwright import App, RetryPolicy, ToolCall, ToolContext, tool
 from toolwright.errors import MissingRequirement
 from toolwright.testing import FakeClock
-from toolwright.tools.model import Answer, Usage
+from toolwright.tools.model import ModelAnswer, Usage
 
 CALLS = (ToolCall("get_weather", '{"city": "Rome"}', "call_1"), ToolCall("get_weather", '{"city": "Oslo"}', "call_2"))
 
@@ -23,9 +23,9 @@ async def get_weather(city: str) -> str:
 async def test_a_turn_goes_through_a_provider(dialect, server):
     server.will(
         dialect.reply(
-            Answer(text="I look.", reasoning="Hm.", calls=CALLS, stop="calls", usage=Usage(input=9, output=3))
+            ModelAnswer(text="I look.", reasoning="Hm.", calls=CALLS, stop="calls", usage=Usage(input=9, output=3))
         ),
-        dialect.reply(Answer(text="Sunny in both.", usage=Usage(input=20, output=4))),
+        dialect.reply(ModelAnswer(text="Sunny in both.", usage=Usage(input=20, output=4))),
     )
     app = App(tools=[get_weather], model=dialect.model(server), instructions="You tell the weather.")
     async with fail_after(20), app.open() as runtime:
@@ -45,7 +45,7 @@ async def test_a_turn_goes_through_a_provider(dialect, server):
 @pytest.mark.promise("TURN-02")
 async def test_a_provider_that_is_overloaded_is_asked_again_after_the_time_it_names(dialect, server):
     clock = FakeClock()
-    server.will(whole({"error": {"message": "busy"}}, 529, retry_after="20"), dialect.reply(Answer(text="Hi")))
+    server.will(whole({"error": {"message": "busy"}}, 529, retry_after="20"), dialect.reply(ModelAnswer(text="Hi")))
     async with fail_after(20), App(tools=[], model=dialect.model(server)).open(clock=clock) as runtime:
         turn = await runtime.session("s1").start_turn("Hello")
         async for event in turn.follow():
@@ -62,7 +62,7 @@ async def test_a_tool_asks_a_provider(dialect, server):
         """Research a topic."""
         return await ctx.complete("plan", [{"role": "user", "content": f"Where to begin with {topic}?"}], max_tokens=50)
 
-    server.will(dialect.reply(Answer(text="At the beginning")))
+    server.will(dialect.reply(ModelAnswer(text="At the beginning")))
     async with fail_after(20), App(tools=[research], model=dialect.model(server)).open() as runtime:
         [outcome] = await runtime.session("s1").run_batch([ToolCall("research", {"topic": "cats"}, "c1")])
     assert outcome.value == "At the beginning"
@@ -90,7 +90,7 @@ async def test_a_tool_that_is_retried_asks_its_model_again(dialect, server):
         """Research."""
         return await ctx.complete("plan", "Where to begin?")
 
-    server.will(whole({"error": {"message": "busy"}}, 529, retry_after="0"), dialect.reply(Answer(text="Here")))
+    server.will(whole({"error": {"message": "busy"}}, 529, retry_after="0"), dialect.reply(ModelAnswer(text="Here")))
     async with fail_after(20), App(tools=[research], model=dialect.model(server)).open() as runtime:
         [outcome] = await runtime.session("s1").run_batch([ToolCall("research", {}, "c1")])
     assert outcome.value == "Here"
@@ -108,9 +108,9 @@ async def test_an_app_without_a_key_cannot_be_opened(monkeypatch):
 
 async def test_a_session_is_continued_by_another_provider(server):
     server.will(
-        CHAT.reply(Answer(calls=CALLS, stop="calls", reasoning="Hm.")),
-        CHAT.reply(Answer(text="Sunny.")),
-        MESSAGES.reply(Answer(text="You asked for the weather.")),
+        CHAT.reply(ModelAnswer(calls=CALLS, stop="calls", reasoning="Hm.")),
+        CHAT.reply(ModelAnswer(text="Sunny.")),
+        MESSAGES.reply(ModelAnswer(text="You asked for the weather.")),
     )
     async with fail_after(20), App(tools=[get_weather], model=CHAT.model(server)).open() as runtime:
         session = runtime.session("s1")

@@ -8,7 +8,7 @@ import pytest
 from toolwright import App, Budget, ContextWindow, Runtime, ToolCall, ToolwrightError, tool
 from toolwright.stores.contracts.sessions import Quotas
 from toolwright.testing import CrashKit, FunctionModel
-from toolwright.tools.model import Answer, ModelError, ToolResults, Usage, UserMessage
+from toolwright.tools.model import ModelAnswer, ModelError, ToolResults, Usage, UserMessage
 
 LONG = "0123456789" * 400
 """4,000 characters, or 1,000 tokens."""
@@ -27,13 +27,13 @@ def call(id: str, name: str, **arguments: object) -> ToolCall:
 def reading(pages: int, *, told: bool = True) -> Any:
     """A model that reads pages one after the other, and tells the size of each request as a provider does."""
 
-    def answer(request: Any) -> Answer:
+    def answer(request: Any) -> ModelAnswer:
         texts = [each.text for item in request.messages if isinstance(item, ToolResults) for each in item.outcomes]
         texts += [item.text for item in request.messages if isinstance(item, UserMessage)]
         usage = Usage(sum(map(len, texts)) // 4 + 10, 5) if told else Usage()
         if request.number < pages:
-            return Answer(calls=(call(f"p{request.number}", "page", n=request.number),), stop="calls", usage=usage)
-        return Answer(text="I read them all.", usage=usage)
+            return ModelAnswer(calls=(call(f"p{request.number}", "page", n=request.number),), stop="calls", usage=usage)
+        return ModelAnswer(text="I read them all.", usage=usage)
 
     return answer
 
@@ -147,7 +147,7 @@ async def test_near_the_window_the_model_summarises_the_older_part_once(place, o
 
     def answer(request: Any) -> Any:
         if isinstance(request.messages[-1], UserMessage) and "Summarise it" in request.messages[-1].text:
-            return Answer(text="The user wants all pages read. Some are read.", usage=Usage(5_000, 20))
+            return ModelAnswer(text="The user wants all pages read. Some are read.", usage=Usage(5_000, 20))
         return read(request)
 
     model, requests = asked(answer)
@@ -162,7 +162,7 @@ async def test_near_the_window_the_model_summarises_the_older_part_once(place, o
     assert [request.number for request in requests] == list(range(len(requests)))
     after = requests[summary_at + 1]
     assert "The user wants all pages read." in after.messages[0].text
-    assert isinstance(after.messages[1], Answer)
+    assert isinstance(after.messages[1], ModelAnswer)
     assert len(after.messages) < len(requests[summary_at - 1].messages)
     kinds = [one.metadata.get("kind") for one in await session.messages.list()]
     assert kinds.count("summary") == 1 + len(more)
@@ -197,7 +197,7 @@ async def test_a_provider_that_finds_the_conversation_too_long_is_asked_once_mor
     def answer(request: Any) -> Any:
         if request.number == 4 and (not helps or not any("left out" in text for text in results(request))):
             if how == "stop":
-                return Answer(stop="context")
+                return ModelAnswer(stop="context")
             raise ModelError("The conversation is too long.", "context_overflow")
         return read(request)
 
@@ -241,7 +241,7 @@ def test_a_context_window_that_cannot_be_is_refused(options, told):
 STORY = """
 from toolwright import Budget, ContextWindow
 from toolwright.testing import FunctionModel
-from toolwright.tools.model import Answer, ToolResults, Usage
+from toolwright.tools.model import ModelAnswer, ToolResults, Usage
 
 @tool(readonly=True)
 async def page(n: int) -> str:
@@ -252,14 +252,15 @@ def answer(request):
     note(f"{asked} {request.number}")
     crash_point("the model answers")
     if asked == "summary":
-        return Answer(text="The user wants all pages read.", usage=Usage(5_000, 20))
+        return ModelAnswer(text="The user wants all pages read.", usage=Usage(5_000, 20))
     texts = [each.text for item in request.messages if isinstance(item, ToolResults) for each in item.outcomes]
     usage = Usage(sum(map(len, texts)) // 4 + 10, 5)
     assert usage.input < 6_000, [len(text) for text in texts]
     done = request.number - (1 if when_near == "summarise" and request.number > 5 else 0)
     if done < 8:
-        return Answer(calls=(ToolCall(id=f"p{done}", name="page", arguments={"n": done}),), stop="calls", usage=usage)
-    return Answer(text="I read them all.", usage=usage)
+        page = ToolCall(id=f"p{done}", name="page", arguments={"n": done})
+        return ModelAnswer(calls=(page,), stop="calls", usage=usage)
+    return ModelAnswer(text="I read them all.", usage=usage)
 
 async def main():
     context = ContextWindow(tokens=6_000, when_near=when_near)

@@ -9,7 +9,7 @@ import pytest
 from tests.support import fail_after
 from toolwright import Runtime, ToolCall, ToolwrightError, TurnOutcome, tool
 from toolwright.testing import FakeClock, ScriptedModel
-from toolwright.tools.model import Answer, CallDelta, ModelRequest, ReasoningDelta, TextDelta, Usage
+from toolwright.tools.model import CallDelta, ModelAnswer, ModelRequest, ReasoningDelta, TextDelta, Usage
 from toolwright.turns import model_call, turn_run
 
 
@@ -124,7 +124,7 @@ async def test_a_stream_with_too_many_pieces_is_no_answer(open_runtime, monkeypa
 async def test_deltas_of_absurd_size_are_no_answer(place, open_runtime, kind):
     async def stream(request: ModelRequest) -> AsyncIterator[Any]:
         yield kind("x" * 10_000_000)
-        yield Answer(text="short")
+        yield ModelAnswer(text="short")
 
     runtime = await open_runtime(place, model=Streamer(stream))
     async with fail_after(20):
@@ -152,7 +152,7 @@ async def test_a_stream_that_ends_without_an_answer_is_asked_again_and_then_fail
 @pytest.mark.promise("TURN-02")
 async def test_pieces_after_the_answer_are_not_waited_for(open_runtime):
     async def stream(request: ModelRequest) -> AsyncIterator[Any]:
-        yield Answer(text="Done.")
+        yield ModelAnswer(text="Done.")
         await asyncio.Event().wait()
 
     runtime = await open_runtime(model=Streamer(stream))
@@ -212,7 +212,7 @@ async def test_absurd_arguments_are_a_result_or_a_clear_failure(place, open_runt
         await asked_again(runtime)
 
 
-class Unreadable(Answer, frozen=True, kw_only=True):
+class Unreadable(ModelAnswer, frozen=True, kw_only=True):
     """An answer that raises when it is read."""
 
     def __getattribute__(self, name: str) -> Any:
@@ -223,20 +223,20 @@ class Unreadable(Answer, frozen=True, kw_only=True):
 
 NO_ANSWERS: dict[str, Any] = {
     "raises when it is read": Unreadable(),
-    "text that is a number": Answer(text=5),  # type: ignore[arg-type]
-    "text that is nothing": Answer(text=None),  # type: ignore[arg-type]
-    "calls that are nothing": Answer(calls=None),  # type: ignore[arg-type]
-    "calls that are a number": Answer(calls=5),  # type: ignore[arg-type]
-    "calls that are text": Answer(calls=("echo",)),  # type: ignore[arg-type]
-    "a name that is a number": Answer(calls=(ToolCall(5, {}),)),  # type: ignore[arg-type]
-    "an unknown stop with calls": Answer(calls=(ToolCall("echo", {}),), stop="odd"),  # type: ignore[arg-type]
-    "an unknown stop": Answer(text="x", stop="odd"),  # type: ignore[arg-type]
-    "no usage": Answer(text="x", usage=None),  # type: ignore[arg-type]
-    "usage in words": Answer(text="x", usage=Usage("many")),  # type: ignore[arg-type]
-    "a native form without JSON": Answer(text="x", native={"items": object()}),
-    "images that are numbers": Answer(text="x", images=(5,)),  # type: ignore[arg-type]
-    "a model that is a number": Answer(text="x", model=5),  # type: ignore[arg-type]
-    "reasoning that is a number": Answer(text="x", reasoning=5),  # type: ignore[arg-type]
+    "text that is a number": ModelAnswer(text=5),  # type: ignore[arg-type]
+    "text that is nothing": ModelAnswer(text=None),  # type: ignore[arg-type]
+    "calls that are nothing": ModelAnswer(calls=None),  # type: ignore[arg-type]
+    "calls that are a number": ModelAnswer(calls=5),  # type: ignore[arg-type]
+    "calls that are text": ModelAnswer(calls=("echo",)),  # type: ignore[arg-type]
+    "a name that is a number": ModelAnswer(calls=(ToolCall(5, {}),)),  # type: ignore[arg-type]
+    "an unknown stop with calls": ModelAnswer(calls=(ToolCall("echo", {}),), stop="odd"),  # type: ignore[arg-type]
+    "an unknown stop": ModelAnswer(text="x", stop="odd"),  # type: ignore[arg-type]
+    "no usage": ModelAnswer(text="x", usage=None),  # type: ignore[arg-type]
+    "usage in words": ModelAnswer(text="x", usage=Usage("many")),  # type: ignore[arg-type]
+    "a native form without JSON": ModelAnswer(text="x", native={"items": object()}),
+    "images that are numbers": ModelAnswer(text="x", images=(5,)),  # type: ignore[arg-type]
+    "a model that is a number": ModelAnswer(text="x", model=5),  # type: ignore[arg-type]
+    "reasoning that is a number": ModelAnswer(text="x", reasoning=5),  # type: ignore[arg-type]
 }
 
 
@@ -271,7 +271,7 @@ async def test_the_answer_of_another_turn_gets_ids_of_its_own(place, open_runtim
 
     def give(request: ModelRequest) -> Any:
         if request.number in (0, 2):
-            return given.setdefault(0, Answer(calls=(ToolCall("echo", {"value": 1}, "same"),), id="resp_1"))
+            return given.setdefault(0, ModelAnswer(calls=(ToolCall("echo", {"value": 1}, "same"),), id="resp_1"))
         return "Done."
 
     runtime = await open_runtime(place, echo, model=Liar(give))

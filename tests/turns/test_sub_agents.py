@@ -10,7 +10,7 @@ import pytest
 from tests.support import fail_after
 from toolwright import App, Budget, Policy, Rule, Runtime, ToolCall, ToolContext, ToolwrightError, tool
 from toolwright.testing import CrashKit, FunctionModel, ScriptedModel, Zygote
-from toolwright.tools.model import Answer, ModelError, Usage
+from toolwright.tools.model import ModelAnswer, ModelError, Usage
 
 
 @tool(readonly=True)
@@ -69,14 +69,14 @@ async def test_an_agent_without_a_model_is_asked_through_the_model_of_the_turn(o
 async def test_the_use_of_a_sub_agent_counts_for_the_turn_above(place, open_runtime):
     child = ScriptedModel(
         [
-            Answer(calls=(call("1", "add", a=1, b=2),), usage=Usage(10, 1), model="c:c"),
-            Answer(text="3", usage=Usage(20, 2), model="c:c"),
+            ModelAnswer(calls=(call("1", "add", a=1, b=2),), usage=Usage(10, 1), model="c:c"),
+            ModelAnswer(text="3", usage=Usage(20, 2), model="c:c"),
         ]
     )
     parent = ScriptedModel(
         [
-            Answer(calls=(call("1", "adder", message="?"),), usage=Usage(100, 10), model="p:p"),
-            Answer(text="Three.", usage=Usage(200, 20), model="p:p"),
+            ModelAnswer(calls=(call("1", "adder", message="?"),), usage=Usage(100, 10), model="p:p"),
+            ModelAnswer(text="Three.", usage=Usage(200, 20), model="p:p"),
         ]
     )
     runtime = await open_runtime(place, adder(child).as_tool("adder"), model=parent)
@@ -101,12 +101,12 @@ async def test_the_use_of_a_sub_agent_counts_for_the_turn_above(place, open_runt
 async def test_a_sub_agent_never_uses_more_than_the_turn_above_has_left(place, open_runtime, budget, limit, asked):
     requests = []
 
-    def endless(request: Any) -> Answer:
+    def endless(request: Any) -> ModelAnswer:
         requests.append(request)
-        return Answer(calls=(call("c", "add", a=1, b=request.number),), usage=Usage(6, 4))
+        return ModelAnswer(calls=(call("c", "add", a=1, b=request.number),), usage=Usage(6, 4))
 
     parent = ScriptedModel(
-        [Answer(calls=(call("1", "adder", message="?"),), usage=Usage(6, 4)), Answer(text="I gave up.")]
+        [ModelAnswer(calls=(call("1", "adder", message="?"),), usage=Usage(6, 4)), ModelAnswer(text="I gave up.")]
     )
     runtime = await open_runtime(place, adder(FunctionModel(endless)).as_tool("adder"), model=parent)
     outcome = await runtime.session("s").ask("?", budget=budget)
@@ -353,7 +353,7 @@ async def test_a_tool_runs_a_sub_agent_in_its_child_session_with_the_tools_it_ch
 
     runtime = await open_runtime(place, delegate, model=FunctionModel(model))
     outcome = await runtime.session("s").ask("?")
-    assert outcome.calls[0].value == ["Answer 1.", "Answer 2.", ["add"]]
+    assert outcome.calls[0].value == ["ModelAnswer 1.", "ModelAnswer 2.", ["add"]]
     assert outcome.model_calls == 5
 
 
@@ -482,7 +482,7 @@ async def test_a_sub_agent_continues_with_its_turn_after_its_runtime_was_closed(
 STORY = """
 from toolwright import App, Budget
 from toolwright.testing import FunctionModel
-from toolwright.tools.model import Answer, Usage
+from toolwright.tools.model import ModelAnswer, Usage
 
 @tool(on_crash="rerun")
 async def work(ctx: ToolContext, n: int) -> int:
@@ -499,8 +499,8 @@ def model(name, script):
         crash_point(f"{name} answers")
         given = script[request.number]
         if isinstance(given, str):
-            return Answer(text=given, usage=Usage(1, 1))
-        return Answer(calls=tuple(given), usage=Usage(1, 1), stop="calls")
+            return ModelAnswer(text=given, usage=Usage(1, 1))
+        return ModelAnswer(calls=tuple(given), usage=Usage(1, 1), stop="calls")
     return FunctionModel(answer, name=name)
 
 def calls(*numbers):

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from tests.support import fail_after
 from toolwright import Budget, Runtime, ToolCall, tool
-from toolwright.tools.model import Answer, ModelError, ModelRequest, ToolResults, Usage
+from toolwright.tools.model import ModelAnswer, ModelError, ModelRequest, ToolResults, Usage
 from toolwright.tools.outcome import ToolOutcome
 
-GARBAGE: tuple[Any, ...] = (None, 5, {"text": "hi"}, [1, 2], b"bytes", object(), [ToolCall("add"), "text"], Answer)
+GARBAGE: tuple[Any, ...] = (None, 5, {"text": "hi"}, [1, 2], b"bytes", object(), [ToolCall("add"), "text"], ModelAnswer)
 
 
 class Scripted:
@@ -54,13 +54,13 @@ answers = st.one_of(
     texts,
     st.lists(calls, max_size=4),
     st.builds(
-        lambda text, calls, stop, usage: Answer(text=text, calls=tuple(calls), stop=stop, usage=usage),
+        lambda text, calls, stop, usage: ModelAnswer(text=text, calls=tuple(calls), stop=stop, usage=usage),
         texts,
         st.lists(calls, max_size=3),
         st.sampled_from(["end", "calls", "length", "refusal", "pause", "context"]),
         usage,
     ),
-    st.just(Answer(calls=tuple(ToolCall("add", {"a": 1, "b": 1}) for _ in range(129)))),
+    st.just(ModelAnswer(calls=tuple(ToolCall("add", {"a": 1, "b": 1}) for _ in range(129)))),
     st.sampled_from(GARBAGE),
     st.just(ModelError("The provider says no.", "content_refused")),
     st.just(RuntimeError("a bug in the model")),
@@ -127,17 +127,17 @@ def expect(script: Sequence[Any], budget: Budget) -> Expected:
         return found
 
 
-def as_answer(given: Any) -> Answer | str:
+def as_answer(given: Any) -> ModelAnswer | str:
     """The answer, or the code with which its turn fails."""
     if isinstance(given, ModelError):
         return given.code
     if isinstance(given, Exception):
         return "model_failed"
     if isinstance(given, str):
-        return Answer(text=given)
+        return ModelAnswer(text=given)
     if isinstance(given, list) and all(isinstance(each, ToolCall) for each in given):
-        return Answer(calls=tuple(given))
-    if isinstance(given, Answer):
+        return ModelAnswer(calls=tuple(given))
+    if isinstance(given, ModelAnswer):
         return given if len(given.calls) <= 128 else "bad_answer"
     return "bad_answer"
 
@@ -187,7 +187,7 @@ def require_valid(messages: Sequence[Any]) -> None:
     """Each answer with calls is followed by exactly their results, and no id is there twice."""
     seen: set[str] = set()
     for place, item in enumerate(messages):
-        if isinstance(item, Answer) and item.calls:
+        if isinstance(item, ModelAnswer) and item.calls:
             ids = [call.id for call in item.calls]
             assert len(set(ids)) == len(ids)
             assert not seen & set(ids)
@@ -198,7 +198,7 @@ def require_valid(messages: Sequence[Any]) -> None:
             assert all(isinstance(each, ToolOutcome) and each.status != "pending" for each in results.outcomes)
         elif isinstance(item, ToolResults):
             before = messages[place - 1]
-            assert isinstance(before, Answer)
+            assert isinstance(before, ModelAnswer)
             assert before.calls
 
 
@@ -207,7 +207,7 @@ def require_valid(messages: Sequence[Any]) -> None:
 @given(scripts, budgets)
 @example([[ToolCall("add", {"a": 1, "b": 1})]] * 2 + ["Done."], Budget(model_calls=3, tool_calls=2))
 @example([[ToolCall("add", {"a": 1, "b": 1})]] * 2 + ["Done."], Budget(model_calls=2, tool_calls=1))
-@example([Answer(text="a", stop="pause", usage=Usage(3, 3)), "b"], Budget(tokens=6))
+@example([ModelAnswer(text="a", stop="pause", usage=Usage(3, 3)), "b"], Budget(tokens=6))
 def test_a_turn_over_any_script_ends_as_its_model_says(script, budget):
     async def main() -> None:
         async with fail_after(20):

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from tests.support import fail_after
 from toolwright import Budget, Pending, Runtime, ToolCall, ToolContext, TurnError, tool
 from toolwright.testing import FakeClock, FunctionModel, ScriptedModel
-from toolwright.tools.model import Answer, ModelError, ToolResults, Usage, UserMessage
+from toolwright.tools.model import ModelAnswer, ModelError, ToolResults, Usage, UserMessage
 
 
 @tool(readonly=True)
@@ -43,8 +43,8 @@ async def test_a_turn_calls_tools_until_the_model_answers(place, open_runtime):
 @pytest.mark.promise("TURN-05")
 async def test_usage_is_counted_by_model_and_in_sum(open_runtime):
     answers = [
-        Answer(calls=(call("1", "add", a=1, b=2),), usage=Usage(10, 2), model="one:a"),
-        Answer(text="3", usage=Usage(20, 3, cache_read=5), model="two:b"),
+        ModelAnswer(calls=(call("1", "add", a=1, b=2),), usage=Usage(10, 2), model="one:a"),
+        ModelAnswer(text="3", usage=Usage(20, 3, cache_read=5), model="two:b"),
     ]
     runtime = await open_runtime(add, model=ScriptedModel(answers))
     outcome = await runtime.session("s").ask("?")
@@ -65,8 +65,8 @@ async def test_usage_is_counted_by_model_and_in_sum(open_runtime):
     ],
 )
 async def test_a_budget_that_is_used_up_ends_the_turn_and_is_named(place, open_runtime, budget, limit, ran):
-    def endless(request: Any) -> Answer:
-        return Answer(calls=(call("c", "add", a=1, b=request.number),), usage=Usage(6, 4))
+    def endless(request: Any) -> ModelAnswer:
+        return ModelAnswer(calls=(call("c", "add", a=1, b=request.number),), usage=Usage(6, 4))
 
     runtime = await open_runtime(place, add, model=FunctionModel(endless))
     session = runtime.session("s")
@@ -109,11 +109,11 @@ async def test_time_is_a_budget_that_stops_the_model_and_the_tools(open_runtime)
         ("", "empty_answer"),
         ("   \n", "empty_answer"),
         ([], "empty_answer"),
-        (Answer(text="I will not.", stop="refusal"), "refused"),
-        (Answer(text="It is th", stop="length"), "truncated"),
-        (Answer(stop="context"), "context_overflow"),
-        (Answer(calls=tuple(call(str(n), "add") for n in range(200)), stop="calls"), "bad_answer"),
-        (Answer(text="x" * 5_000_000), "bad_answer"),
+        (ModelAnswer(text="I will not.", stop="refusal"), "refused"),
+        (ModelAnswer(text="It is th", stop="length"), "truncated"),
+        (ModelAnswer(stop="context"), "context_overflow"),
+        (ModelAnswer(calls=tuple(call(str(n), "add") for n in range(200)), stop="calls"), "bad_answer"),
+        (ModelAnswer(text="x" * 5_000_000), "bad_answer"),
     ],
 )
 async def test_an_answer_that_is_none_fails_the_turn_with_a_code(place, open_runtime, answer, code):
@@ -136,7 +136,7 @@ async def test_unknown_tools_and_calls_of_a_cut_answer_are_results_that_the_mode
         return text
 
     cut = ToolCall(id="2", name="note", arguments={"text": "hal"}, cut_off="length")
-    model = ScriptedModel([[call("1", "nothing")], Answer(calls=(cut,), stop="length"), "Sorry."])
+    model = ScriptedModel([[call("1", "nothing")], ModelAnswer(calls=(cut,), stop="length"), "Sorry."])
     runtime = await open_runtime(note, model=model)
     outcome = await runtime.session("s").ask("?")
     assert (outcome.status, ran) == ("answered", [])
@@ -166,7 +166,7 @@ async def test_thirty_calls_of_one_answer_are_one_batch_with_its_claims(open_run
 @pytest.mark.promise("TURN-01")
 async def test_missing_and_repeated_call_ids_get_ids_of_their_own(open_runtime):
     calls = [ToolCall(name="add", arguments={"a": n, "b": 0}, id=id) for n, id in enumerate(["x", "x", None])]
-    model = ScriptedModel([Answer(calls=tuple(calls), native={"format": "f", "items": []}), "Done."])
+    model = ScriptedModel([ModelAnswer(calls=tuple(calls), native={"format": "f", "items": []}), "Done."])
     runtime = await open_runtime(add, model=model)
     outcome = await runtime.session("s").ask("?")
     assert [each.value for each in outcome.calls] == [0, 1, 2]
@@ -230,7 +230,7 @@ async def test_the_history_is_the_sessions_and_goes_on_in_the_next_turn(place, o
     await session.ask("What was it?")
     senders = [message.sender for message in await session.messages.list()]
     assert senders == ["user", "assistant", "tool", "assistant", "user", "user", "assistant"]
-    texts = [each.text for each in model.requests[-1].messages if isinstance(each, UserMessage | Answer)]
+    texts = [each.text for each in model.requests[-1].messages if isinstance(each, UserMessage | ModelAnswer)]
     assert texts == ["1 + 1?", "", "Two.", "A note of the host.", "What was it?"]
 
 

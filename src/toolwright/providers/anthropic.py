@@ -28,10 +28,10 @@ from toolwright.providers.half_characters import joined_halves
 from toolwright.providers.provider_errors import error_said, words_of
 from toolwright.providers.provider_model import AnswerReader, ProviderModel
 from toolwright.tools.model import (
-    Answer,
     CallDelta,
     Delta,
     Item,
+    ModelAnswer,
     ModelError,
     ModelRequest,
     ReasoningDelta,
@@ -172,7 +172,7 @@ class Anthropic(ProviderModel):
                 outcomes = rebuilt_results(item) if renamed else item.outcomes
                 for message in wire.write_results(outcomes):
                     _append(messages, "user", message["content"])
-            elif isinstance(item, Answer):
+            elif isinstance(item, ModelAnswer):
                 native = native_items(item, self.format, self.server)
                 renamed = native is None
                 _append(messages, "assistant", _rebuilt(item) if native is None else native)
@@ -206,7 +206,7 @@ def _user_blocks(message: UserMessage) -> list[Raw]:
     return blocks
 
 
-def _rebuilt(answer: Answer) -> list[Raw]:
+def _rebuilt(answer: ModelAnswer) -> list[Raw]:
     text, written = rebuilt_text(answer), wire.write_calls(rebuilt_calls(answer))
     said: list[Raw] = [{"type": "text", "text": text}] if text.strip() else []
     return said + [block for message in written for block in message["content"]]
@@ -394,7 +394,7 @@ class _MessageReader:
                     return [ReasoningDelta(piece)]
         return []
 
-    def answer(self) -> Answer:
+    def answer(self) -> ModelAnswer:
         """The answer, once its last event has come."""
         if not self._begun or not self.ended:
             raise ModelError(
@@ -428,7 +428,7 @@ class _MessageReader:
         if stop in ("end", "calls"):
             stop = "calls" if calls else "end"
         given = self._message.get("id")
-        return Answer(
+        return ModelAnswer(
             text=_joined(items, "text"),
             calls=tuple(calls),
             stop=stop,

@@ -13,7 +13,7 @@ from toolwright import jsonx
 from toolwright.errors import ConversionError
 from toolwright.ids import new_id
 from toolwright.tools.call import ToolCall
-from toolwright.tools.model import Answer, Item, ModelRequest, ToolResults, UserMessage
+from toolwright.tools.model import Item, ModelAnswer, ModelRequest, ToolResults, UserMessage
 from toolwright.tools.names import wire_name
 from toolwright.tools.outcome import Image, ToolOutcome, encodable
 from toolwright.wire import images as pictures
@@ -59,7 +59,7 @@ def read_request(request: ModelRequest) -> Conversation:
     for message in [given] if isinstance(given, (str, Mapping)) else given:
         if isinstance(message, str):
             items.append(UserMessage(message))
-        elif isinstance(message, (UserMessage, Answer, ToolResults)):
+        elif isinstance(message, (UserMessage, ModelAnswer, ToolResults)):
             items.append(message)
         elif isinstance(message, Mapping):
             read = _read_message(message)
@@ -82,7 +82,7 @@ def _read_message(message: Mapping[str, Any]) -> Item | Raw | str:
     text, images = parts
     if role in ("system", "developer"):
         return text
-    return UserMessage(text, images) if role == "user" else Answer(text=text)
+    return UserMessage(text, images) if role == "user" else ModelAnswer(text=text)
 
 
 def _read_content(content: object) -> tuple[str, tuple[Image, ...]] | None:
@@ -122,7 +122,7 @@ def _read_image(part: Mapping[str, Any]) -> Image | None:
 # --- answers
 
 
-def native_items(answer: Answer, form: str, server: str) -> list[Any] | None:
+def native_items(answer: ModelAnswer, form: str, server: str) -> list[Any] | None:
     """The answer as its provider gave it; None when another provider did, and it must be written anew."""
     native = answer.native
     if native is None or native.get("format") != form or native.get("server", server) != server:
@@ -131,13 +131,13 @@ def native_items(answer: Answer, form: str, server: str) -> list[Any] | None:
     return list(items) if isinstance(items, (list, tuple)) and items else None
 
 
-def rebuilt_text(answer: Answer) -> str:
+def rebuilt_text(answer: ModelAnswer) -> str:
     """The text of an answer of another provider; its images are mentioned, as no provider takes them from a model."""
     notes = [f"[an image of type {image.media_type} was made here]" for image in answer.images]
     return encodable("\n".join(each for each in (answer.text, *notes) if each.strip()))
 
 
-def rebuilt_calls(answer: Answer) -> list[ToolCall]:
+def rebuilt_calls(answer: ModelAnswer) -> list[ToolCall]:
     """The calls of an answer of another provider, with ids that every provider takes, and arguments that are objects.
 
     Their results need the ids of `rebuilt_results`.
@@ -173,7 +173,11 @@ def parsed_arguments(text: str) -> dict[str, Any] | None:
 def used_ids(request: ModelRequest) -> set[str]:
     """The ids of all calls in a conversation, none of which a new call may have."""
     return {
-        call.id for item in request.messages if isinstance(item, Answer) for call in item.calls if call.id is not None
+        call.id
+        for item in request.messages
+        if isinstance(item, ModelAnswer)
+        for call in item.calls
+        if call.id is not None
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from toolwright.errors import ToolwrightError
 from toolwright.providers.opening import open_model
-from toolwright.tools.model import Answer, Delta, HoldsConnections, Model, ModelError, ModelRequest
+from toolwright.tools.model import Delta, HoldsConnections, Model, ModelAnswer, ModelError, ModelRequest
 
 NEXT_ON = frozenset({"rate_limited", "overloaded", "unavailable", "timeout", "unauthorised", "bad_answer"})
 """The errors after which the next model of a chain is asked."""
@@ -17,8 +17,8 @@ NEXT_ON = frozenset({"rate_limited", "overloaded", "unavailable", "timeout", "un
 class FallbackModel:
     """Several models as one: the first is asked, and the next one when it cannot answer.
 
-    `Answer.model` names the model that answered. A conversation may change between providers: the parts that only one
-    of them reads are left out for the others. Once a model has begun to stream its answer, no other is asked.
+    `ModelAnswer.model` names the model that answered. A conversation may change between providers: the parts that only
+    one of them reads are left out for the others. Once a model has begun to stream its answer, no other is asked.
 
     Args:
         models: models, or their names as `open_model` takes them, the preferred one first.
@@ -45,7 +45,7 @@ class FallbackModel:
     def __repr__(self) -> str:
         return f"<FallbackModel {self.name}>"
 
-    async def complete(self, request: ModelRequest) -> Answer:
+    async def complete(self, request: ModelRequest) -> ModelAnswer:
         """The answer of the first model that gives one.
 
         Raises:
@@ -59,7 +59,7 @@ class FallbackModel:
                 self._next_or_raise(error, failed)
         raise _all_failed(failed)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Answer]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | ModelAnswer]:
         """The same in pieces. An error after the first piece is the error of the chain."""
         failed: list[ModelError] = []
         for model in self.models:

@@ -26,9 +26,9 @@ from toolwright.providers.openai_client import ADDRESS, ADDRESS_VARIABLE, KEYS, 
 from toolwright.providers.provider_errors import error_said, words_of
 from toolwright.providers.provider_model import AnswerReader, ProviderModel
 from toolwright.tools.model import (
-    Answer,
     Delta,
     Item,
+    ModelAnswer,
     ModelError,
     ModelRequest,
     ReasoningDelta,
@@ -64,7 +64,7 @@ class OpenAIChat(ProviderModel):
     `OpenAIChat("llama3.2", base_url="http://localhost:11434/v1")` is a model of such a server.
 
     Args:
-        provider: the name of the provider in `Answer.model`.
+        provider: the name of the provider in `ModelAnswer.model`.
         streaming: False for a server that cannot stream, or not when there are tools.
         structured: False for a server that takes no `response_format`: the schema of an answer is told in words then.
         send_reasoning: False for a server that refuses its own reasoning in a conversation.
@@ -152,7 +152,7 @@ class OpenAIChat(ProviderModel):
                 messages.append({"role": "user", "content": _user_content(item)})
             elif isinstance(item, ToolResults):
                 messages += wire.write_results(rebuilt_results(item) if renamed else item.outcomes)
-            elif isinstance(item, Answer):
+            elif isinstance(item, ModelAnswer):
                 native = native_items(item, self.format, self.server)
                 renamed = native is None
                 messages += _rebuilt(item) if native is None else [self._echoed(each) for each in native]
@@ -183,7 +183,7 @@ def _user_content(message: UserMessage) -> str | list[Raw]:
     return parts
 
 
-def _rebuilt(answer: Answer) -> list[Raw]:
+def _rebuilt(answer: ModelAnswer) -> list[Raw]:
     text, written = rebuilt_text(answer), wire.write_calls(rebuilt_calls(answer))
     if not written:
         return [{"role": "assistant", "content": text}] if text else []
@@ -298,7 +298,7 @@ class _ChatReader:
                 self._other[name] = _joined(self._other[name], value) if name in self._other else value
         return deltas
 
-    def answer(self) -> Answer:
+    def answer(self) -> ModelAnswer:
         """The answer, once the stream has ended."""
         if self._finish is None:
             raise ModelError(
@@ -324,7 +324,7 @@ class _ChatReader:
         calls = self._calls.as_given(calls)
         empty = len(message) == 2 and message["content"] is None
         native = {"format": wire.NAME, "server": self._model.server, "items": [message]}
-        return Answer(
+        return ModelAnswer(
             text=text,
             calls=tuple(calls),
             stop=stop,

@@ -32,10 +32,10 @@ from toolwright.providers.provider_model import AnswerReader, ProviderModel
 from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import (
-    Answer,
     CallDelta,
     Delta,
     Item,
+    ModelAnswer,
     ModelError,
     ModelRequest,
     ReasoningDelta,
@@ -146,7 +146,7 @@ class OpenAIResponses(ProviderModel):
             elif isinstance(item, ToolResults):
                 outcomes = rebuilt_results(item) if renamed else list(item.outcomes)
                 written += wire.write_results(outcomes, calls)
-            elif isinstance(item, Answer):
+            elif isinstance(item, ModelAnswer):
                 native = native_items(item, self.format, self.server)
                 renamed = native is None
                 calls = rebuilt_calls(item) if renamed else list(item.calls)
@@ -176,7 +176,7 @@ def _user_content(message: UserMessage) -> str | list[Raw]:
     return parts
 
 
-def _rebuilt(answer: Answer, calls: list[ToolCall]) -> list[Raw]:
+def _rebuilt(answer: ModelAnswer, calls: list[ToolCall]) -> list[Raw]:
     text = rebuilt_text(answer)
     said: list[Raw] = [{"role": "assistant", "content": text}] if text else []
     return said + wire.write_calls(calls)
@@ -272,7 +272,7 @@ class _ResponsesReader:
             self._items = dict(enumerate(output))
         self.ended = True
 
-    def answer(self) -> Answer:
+    def answer(self) -> ModelAnswer:
         """The answer, once its last event has come."""
         response = self._response
         if response is None:
@@ -288,7 +288,7 @@ class _ResponsesReader:
         if response.get("status") == "incomplete":
             stop = _INCOMPLETE.get(reason if isinstance(reason, str) else "", "length")
         given = response.get("id")
-        return Answer(
+        return ModelAnswer(
             text=text,
             calls=tuple(calls),
             stop=stop,

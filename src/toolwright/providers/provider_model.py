@@ -28,7 +28,7 @@ from toolwright.providers.event_stream import EventReader
 from toolwright.providers.half_characters import HalfCharacters, joined_everywhere
 from toolwright.providers.prices import Price
 from toolwright.providers.provider_errors import cleaned, error_of_status
-from toolwright.tools.model import Answer, Delta, ModelError, ModelRequest
+from toolwright.tools.model import Delta, ModelAnswer, ModelError, ModelRequest
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class AnswerReader(Protocol):
         """Take a response that was not streamed; errors as for `take`."""
         ...
 
-    def answer(self) -> Answer:
+    def answer(self) -> ModelAnswer:
         """The answer.
 
         Raises:
@@ -90,7 +90,7 @@ class ProviderModel(ABC):
     extra: ClassVar[str]
     """The extra that installs the library."""
     format: ClassVar[str]
-    """The name of the form in which it gives answers: the `format` of `Answer.native`."""
+    """The name of the form in which it gives answers: the `format` of `ModelAnswer.native`."""
     key_variables: ClassVar[tuple[str, ...]]
     other_credentials: ClassVar[tuple[str, ...]] = ()
     """Variables of the environment by which the library finds credentials of another kind."""
@@ -144,7 +144,7 @@ class ProviderModel(ABC):
 
     @property
     def spec(self) -> str:
-        """Its provider and name, as in `Answer.model`."""
+        """Its provider and name, as in `ModelAnswer.model`."""
         return f"{self.provider}:{self.name}"
 
     def require_key(self) -> None:
@@ -160,14 +160,14 @@ class ProviderModel(ABC):
 
     # --- asking
 
-    async def complete(self, request: ModelRequest) -> Answer:
+    async def complete(self, request: ModelRequest) -> ModelAnswer:
         """The whole answer, which is not streamed."""
         reader, body = self._reader(request), self._written(request, False)
         async with self._asked(body, False) as received:
             reader.whole(self._json(await received.content()))
         return self._answer(reader)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Answer]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | ModelAnswer]:
         """The answer in pieces as they come; the last item is the whole answer."""
         reader, body = self._reader(request), self._written(request, True)
         async with self._asked(body, True) as received:
@@ -190,7 +190,7 @@ class ProviderModel(ABC):
                     yield delta
         yield self._answer(reader)
 
-    def _answer(self, reader: AnswerReader) -> Answer:
+    def _answer(self, reader: AnswerReader) -> ModelAnswer:
         """The answer that was read, with its cost.
 
         Raises:
@@ -368,12 +368,12 @@ class ProviderModel(ABC):
         """A reader for the answer to a request."""
 
 
-def _in_unicode(answer: Answer) -> Answer:
+def _in_unicode(answer: ModelAnswer) -> ModelAnswer:
     """The answer, with the halves of characters that a server sent apart put together."""
     try:
         jsonx.encode_unchecked(answer)
     except UnicodeEncodeError:
-        return msgspec.convert(joined_everywhere(msgspec.to_builtins(answer)), Answer)
+        return msgspec.convert(joined_everywhere(msgspec.to_builtins(answer)), ModelAnswer)
     return answer
 
 

@@ -13,15 +13,15 @@ from typing import TypeAlias
 
 from toolwright.errors import ToolwrightError
 from toolwright.tools.call import ToolCall
-from toolwright.tools.model import Answer, Delta, ModelError, ModelRequest, TextDelta, to_answer
+from toolwright.tools.model import Delta, ModelAnswer, ModelError, ModelRequest, TextDelta, to_answer
 
-Given: TypeAlias = str | Sequence[ToolCall] | Answer
-"""An answer as a test writes it: a text, a list of calls, or an `Answer`."""
+Given: TypeAlias = str | Sequence[ToolCall] | ModelAnswer
+"""An answer as a test writes it: a text, a list of calls, or a `ModelAnswer`."""
 _WORD = re.compile(r"\S+\s*|\s+")
 
 
 class FunctionModel:
-    """A model that is a function: it takes the `ModelRequest`, and returns a text, a list of calls or an `Answer`."""
+    """A model that is a function of the `ModelRequest`: it returns a text, a list of calls or a `ModelAnswer`."""
 
     provider = "function"
 
@@ -31,12 +31,12 @@ class FunctionModel:
         self._function = function
         self.name = name
 
-    async def complete(self, request: ModelRequest) -> Answer:
+    async def complete(self, request: ModelRequest) -> ModelAnswer:
         """The answer of the function."""
         given = self._function(request)
         return to_answer(await given if inspect.isawaitable(given) else given, f"{self.provider}:{self.name}")
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Answer]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | ModelAnswer]:
         """The same, word by word."""
         answer = await self.complete(request)
         for word in _WORD.findall(answer.text):
@@ -63,7 +63,7 @@ class ScriptedModel:
     def __init__(self, answers: Iterable[Given | ModelError], *, name: str = "script") -> None:
         self.name = name
         spec = f"{self.provider}:{name}"
-        self._answers: list[Answer] = []
+        self._answers: list[ModelAnswer] = []
         self._failures: dict[int, list[ModelError]] = {}
         for each in answers:
             if isinstance(each, ModelError):
@@ -74,7 +74,7 @@ class ScriptedModel:
         self._failed: Counter[tuple[str, int]] = Counter()
         self.requests: list[ModelRequest] = []
 
-    async def complete(self, request: ModelRequest) -> Answer:
+    async def complete(self, request: ModelRequest) -> ModelAnswer:
         """The next answer of the script.
 
         Raises:
@@ -95,7 +95,7 @@ class ScriptedModel:
             f"The script has {len(self._answers)} answers, and session {request.session!r} asks for another; add one"
         )
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Answer]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | ModelAnswer]:
         """The same, word by word."""
         answer = await self.complete(request)
         for word in _WORD.findall(answer.text):

@@ -304,7 +304,7 @@ class ToolContext(Generic[Deps]):
         again: it may cost twice, and changes nothing else.
 
         Text stands for one message of a user. The model defines the meaning of `options`. The result is the text of an
-        `Answer`, as the models of `toolwright.providers` give one; of any other model it is what that model gave.
+        `ModelAnswer`, as the models of `toolwright.providers` give one; of any other model it is what that model gave.
 
         Raises:
             ToolError: the model failed, now or when it was asked.

@@ -88,7 +88,7 @@ class UserMessage(Struct, frozen=True):
     images: tuple[Image, ...] = ()
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class ModelAnswer(Struct, frozen=True, kw_only=True):
     """One answer of a model: text, calls, or both.
 
     `native` is the answer in the form of its provider: `{"format": ..., "items": [...]}`, as JSON.
@@ -118,7 +118,7 @@ class ToolResults(Struct, frozen=True):
     outcomes: tuple[ToolOutcome, ...]
 
 
-Item: TypeAlias = UserMessage | Answer | ToolResults
+Item: TypeAlias = UserMessage | ModelAnswer | ToolResults
 """One part of a conversation. An answer with calls is directly followed by its results."""
 
 
@@ -187,7 +187,7 @@ class ModelClient(Protocol):
     """
 
     async def complete(self, request: ModelRequest) -> object:
-        """The answer: an `Answer`, a text, or a list of `ToolCall`s. A tool that asks may be given any JSON value."""
+        """The answer: a `ModelAnswer`, a text, or a list of `ToolCall`s. A tool may be given any JSON value."""
         ...
 
 
@@ -208,11 +208,11 @@ class Model(Protocol):
         """Its name at the provider."""
         ...
 
-    async def complete(self, request: ModelRequest) -> Answer:
+    async def complete(self, request: ModelRequest) -> ModelAnswer:
         """The whole answer."""
         ...
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Answer]:
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta | ModelAnswer]:
         """The answer in pieces as they come; the last item is the whole answer."""
         ...
 
@@ -230,19 +230,19 @@ class HoldsConnections(Protocol):
         ...
 
 
-def to_answer(given: object, model: str = "") -> Answer:
-    """What a model gave as an `Answer`: a text is an answer, and a list of calls is one that calls tools.
+def to_answer(given: object, model: str = "") -> ModelAnswer:
+    """What a model gave as a `ModelAnswer`: a text is an answer, and a list of calls is one that calls tools.
 
     Raises:
         ModelError: it is none of these.
     """
-    if isinstance(given, Answer):
+    if isinstance(given, ModelAnswer):
         return given if given.model or not model else replace(given, model=model)
     if isinstance(given, str):
-        return Answer(text=given, model=model)
+        return ModelAnswer(text=given, model=model)
     if isinstance(given, list | tuple) and all(isinstance(call, ToolCall) for call in given):
-        return Answer(calls=tuple(given), stop="calls" if given else "end", model=model)
+        return ModelAnswer(calls=tuple(given), stop="calls" if given else "end", model=model)
     raise ModelError(
-        f"A model gave {type(given).__name__}, which is no answer; give text, a list of ToolCall, or an Answer",
+        f"A model gave {type(given).__name__}, which is no answer; give text, a list of ToolCall, or a ModelAnswer",
         "bad_answer",
     )

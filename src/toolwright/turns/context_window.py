@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from toolwright import jsonx
 from toolwright.tools.call import ToolCall
-from toolwright.tools.model import Answer, Item, ToolResults, UserMessage
+from toolwright.tools.model import Item, ModelAnswer, ToolResults, UserMessage
 from toolwright.tools.outcome import ToolOutcome
 
 CHARACTERS = 4
@@ -67,7 +67,7 @@ class Conversation:
         """Add what was said."""
         for item in items:
             self.items.append(item)
-            if type(item) is Answer:
+            if type(item) is ModelAnswer:
                 self.answers += 1
                 self.size += _size(item)
                 if item.usage.tokens:
@@ -167,7 +167,9 @@ class Conversation:
             if size > most:
                 break
             place -= 1
-        newest = max((n for n, item in enumerate(self.items) if isinstance(item, Answer)), default=len(self.items) - 1)
+        newest = max(
+            (n for n, item in enumerate(self.items) if isinstance(item, ModelAnswer)), default=len(self.items) - 1
+        )
         place = min(place, newest)
         while place > self._summarised and isinstance(self.items[place], ToolResults):
             place -= 1
@@ -189,7 +191,7 @@ def _size(item: Item) -> float:
     if isinstance(item, ToolResults):
         return sum(map(_result_size, item.outcomes))
     images = len(item.images) * IMAGE
-    if isinstance(item, Answer):
+    if isinstance(item, ModelAnswer):
         return images + (len(item.text) + _argument_size(item.calls)) / CHARACTERS
     return images + len(item.text) / CHARACTERS
 

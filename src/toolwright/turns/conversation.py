@@ -12,7 +12,7 @@ from msgspec import Struct, ValidationError, convert
 from toolwright import jsonx
 from toolwright.stores.contracts.sessions import NewMessage
 from toolwright.tools.call import ToolCall
-from toolwright.tools.model import Answer, Item, ToolResults, Usage, UserMessage
+from toolwright.tools.model import Item, ModelAnswer, ToolResults, Usage, UserMessage
 from toolwright.tools.outcome import Image, Status, ToolOutcome
 from toolwright.tools.service_protocols import Message
 from toolwright.turns.context_window import Conversation, Shortened
@@ -68,7 +68,7 @@ def summary(text: str, items: int, turn: str) -> NewMessage:
 
 
 def answered(
-    answer: Answer, outcomes: Sequence[ToolOutcome], turn: str, step: int, shortened: Shortened | None = None
+    answer: ModelAnswer, outcomes: Sequence[ToolOutcome], turn: str, step: int, shortened: Shortened | None = None
 ) -> list[NewMessage]:
     """An answer with the results of all its calls, to be appended together. `step` numbers the answers of a turn, and
     `shortened` are the results that its request was the first to leave out."""
@@ -104,7 +104,7 @@ def read(messages: Iterable[Message]) -> Conversation:
     no turn writes, is told without its calls.
     """
     told = Conversation()
-    waiting: Answer | None = None
+    waiting: ModelAnswer | None = None
     for message in messages:
         if waiting is not None:
             outcomes = _outcomes(message, waiting)
@@ -151,11 +151,11 @@ def results_of(turn: str, messages: Iterable[Message]) -> list[tuple[int, ToolOu
     return found
 
 
-def _without_calls(answer: Answer) -> list[Item]:
-    return [Answer(text=answer.text, model=answer.model)] if answer.text else []
+def _without_calls(answer: ModelAnswer) -> list[Item]:
+    return [ModelAnswer(text=answer.text, model=answer.model)] if answer.text else []
 
 
-def _answer(message: Message) -> Answer:
+def _answer(message: Message) -> ModelAnswer:
     text, images = _text_and_images(message.content)
     calls: tuple[ToolCall, ...] = ()
     if isinstance(message.content, dict) and isinstance(message.content.get("calls"), list):
@@ -165,7 +165,7 @@ def _answer(message: Message) -> Answer:
             calls = ()
     about = message.metadata
     native = about.get("native")
-    return Answer(
+    return ModelAnswer(
         text=text,
         calls=calls,
         images=images,
@@ -176,7 +176,7 @@ def _answer(message: Message) -> Answer:
     )
 
 
-def _outcomes(message: Message, answer: Answer) -> tuple[ToolOutcome, ...] | None:
+def _outcomes(message: Message, answer: ModelAnswer) -> tuple[ToolOutcome, ...] | None:
     """The results that a message holds, if they are those of the answer's calls, in order."""
     if message.sender != "tool" or message.metadata.get("kind") != RESULTS or not isinstance(message.content, dict):
         return None

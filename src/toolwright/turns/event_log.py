@@ -14,11 +14,11 @@ from toolwright import jsonx
 from toolwright.clock import Clock
 from toolwright.events import AnyEvent, CallFinished, CallStarted
 from toolwright.stores.contracts.turns import EventChunk
-from toolwright.tools.model import Answer
+from toolwright.tools.model import ModelAnswer
 from toolwright.tools.outcome import ToolOutcome
 from toolwright.tools.turn_protocols import TurnEvent, TurnOutcome
 
-Source: TypeAlias = Mapping[str, Any] | AnyEvent | Answer | ToolOutcome | TurnOutcome
+Source: TypeAlias = Mapping[str, Any] | AnyEvent | ModelAnswer | ToolOutcome | TurnOutcome
 """The data of an event: a mapping, or a value that it is made of when somebody reads it."""
 LONGEST_TEXT = 2_000
 """Characters of the text of an outcome in an event; the history has all of it."""
@@ -135,7 +135,7 @@ class TurnLog:
 def _data(data: Source) -> Mapping[str, Any]:
     if isinstance(data, Mapping):
         return data
-    if isinstance(data, Answer):
+    if isinstance(data, ModelAnswer):
         return {
             "text": data.text,
             "calls": [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in data.calls],

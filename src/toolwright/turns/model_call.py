@@ -20,8 +20,8 @@ from toolwright.errors import ToolwrightError
 from toolwright.log_fields import log_fields
 from toolwright.tools.call import ToolCall
 from toolwright.tools.model import (
-    Answer,
     Delta,
+    ModelAnswer,
     ModelClient,
     ModelError,
     ModelRequest,
@@ -62,7 +62,7 @@ def model_spec(model: object) -> str:
 
 async def ask(
     model: ModelClient, request: ModelRequest, used: Set[str], tell: Tell, clock: Clock
-) -> tuple[Answer, bytes]:
+) -> tuple[ModelAnswer, bytes]:
     """The checked answer of a model, and its stored form. An attempt that fails for a while is repeated.
 
     `used` are the ids of the calls that the conversation has already.
@@ -109,10 +109,10 @@ def _delay(attempt: int, after: float | None) -> float:
 
 
 async def _attempt(model: ModelClient, request: ModelRequest, tell: Tell) -> object:
-    stream: Callable[[ModelRequest], AsyncIterator[Delta | Answer]] | None = getattr(model, "stream", None)
+    stream: Callable[[ModelRequest], AsyncIterator[Delta | ModelAnswer]] | None = getattr(model, "stream", None)
     if stream is None:
         return await model.complete(request)
-    answer: Answer | None = None
+    answer: ModelAnswer | None = None
     written = count = 0
     async with aclosing(stream(request)) as pieces:  # type: ignore[type-var]
         async for piece in pieces:
@@ -126,7 +126,7 @@ async def _attempt(model: ModelClient, request: ModelRequest, tell: Tell) -> obj
                 if written > LONGEST_TEXT:
                     raise ModelError(f"The answer has more than {LONGEST_TEXT} characters", "bad_answer")
                 tell("text" if isinstance(piece, TextDelta) else "reasoning", {"text": encodable(piece.text)})
-            elif isinstance(piece, Answer):
+            elif isinstance(piece, ModelAnswer):
                 answer = piece
                 break
     if answer is None:
@@ -137,7 +137,7 @@ async def _attempt(model: ModelClient, request: ModelRequest, tell: Tell) -> obj
 # --- checking an answer
 
 
-def checked(given: object, spec: str, used: Set[str]) -> tuple[Answer, bytes]:
+def checked(given: object, spec: str, used: Set[str]) -> tuple[ModelAnswer, bytes]:
     """An answer that can be stored and run, and its stored form.
 
     A call without an id, or with the id of another call of the conversation, gets one of its own. The provider's own
@@ -181,7 +181,7 @@ def _encodable(value: object) -> object:
     return [_encodable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _with_own_ids(answer: Answer, used: Set[str]) -> Answer:
+def _with_own_ids(answer: ModelAnswer, used: Set[str]) -> ModelAnswer:
     ids = {call.id for call in answer.calls if call.id and type(call.id) is str and call.source == "model"}
     if len(ids) == len(answer.calls) and ids.isdisjoint(used):
         return answer
@@ -203,6 +203,6 @@ def _with_own_ids(answer: Answer, used: Set[str]) -> Answer:
     return replace(answer, calls=tuple(calls), native=None if changed else answer.native)
 
 
-def read_answer(stored: bytes) -> Answer:
+def read_answer(stored: bytes) -> ModelAnswer:
     """The answer that `checked` stored."""
-    return msgspec.json.decode(stored, type=Answer)
+    return msgspec.json.decode(stored, type=ModelAnswer)

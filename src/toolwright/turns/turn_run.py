@@ -33,7 +33,16 @@ from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.sessions import NewMessage
 from toolwright.stores.contracts.turns import TURN_SCOPE, Advance, TurnRecord, TurnStore
 from toolwright.tools.definition import ToolDefinition
-from toolwright.tools.model import Answer, Item, ModelClient, ModelError, ModelRequest, ToolResults, Usage, UserMessage
+from toolwright.tools.model import (
+    Item,
+    ModelAnswer,
+    ModelClient,
+    ModelError,
+    ModelRequest,
+    ToolResults,
+    Usage,
+    UserMessage,
+)
 from toolwright.tools.outcome import Failure, ToolOutcome
 from toolwright.tools.registry import Snapshot
 from toolwright.tools.service_protocols import Message
@@ -280,7 +289,7 @@ class TurnRun:
                     return ended
                 conversation = None  # It has what `_judge` added.
 
-    def _concluded(self, answer: Answer, outcomes: Sequence[ToolOutcome]) -> None:
+    def _concluded(self, answer: ModelAnswer, outcomes: Sequence[ToolOutcome]) -> None:
         """The calls of an answer have their outcomes: the unit is complete."""
         self._append(answer, outcomes)
         self._outcomes += outcomes
@@ -293,7 +302,7 @@ class TurnRun:
             self._count_agents()
         self._answer = self._stored_answer = self.batch = None
 
-    def _append(self, answer: Answer, outcomes: Sequence[ToolOutcome]) -> None:
+    def _append(self, answer: ModelAnswer, outcomes: Sequence[ToolOutcome]) -> None:
         progress = self._progress
         self._units += stored.answered(answer, outcomes, self.id, progress.model_calls, progress.shortened)
         progress.shortened = None
@@ -379,7 +388,7 @@ class TurnRun:
             answer_schema=options.answer_schema if form is None else form.schema,
         )
 
-    async def _ask_within_time(self, request: ModelRequest) -> tuple[Answer, bytes]:
+    async def _ask_within_time(self, request: ModelRequest) -> tuple[ModelAnswer, bytes]:
         deadline = self._core.shared.deadlines.bucket(MODEL_SECONDS)
         deadline.add(self)
         self._asking = True
@@ -456,7 +465,7 @@ class TurnRun:
         """
         progress, window = self._progress, self._setting.context
         items = conversation.older_part(window.limit * AFTER_SUMMARY)
-        answer: Answer | None = None
+        answer: ModelAnswer | None = None
         if items:
             shown = [*conversation.part(items), UserMessage(ASK_FOR_SUMMARY)]
             request = replace(
@@ -596,7 +605,7 @@ class TurnRun:
         """The scope of the calls of the recorded answer."""
         return f"{TURN_SCOPE}{self.id}/{self._progress.model_calls}"
 
-    async def _run_calls(self, answer: Answer) -> list[ToolOutcome] | None:
+    async def _run_calls(self, answer: ModelAnswer) -> list[ToolOutcome] | None:
         """The outcomes of all calls of an answer; None when some of them wait for something outside."""
         if self.batch is None and not self._may_call(len(answer.calls)):
             self.stop("tool_calls", "")
@@ -625,7 +634,7 @@ class TurnRun:
                 self._log.add("call.finished", outcome)
         return outcomes
 
-    async def _record_and_start(self, answer: Answer, scope: str) -> Batch:
+    async def _record_and_start(self, answer: ModelAnswer, scope: str) -> Batch:
         """Record the answer of the model, and start its calls.
 
         The answer is written together with the intents of its calls, and before them: a started batch asks for its
@@ -669,7 +678,7 @@ class TurnRun:
 
     # --- the answer
 
-    async def _judge(self, answer: Answer) -> TurnOutcome | None:
+    async def _judge(self, answer: ModelAnswer) -> TurnOutcome | None:
         """End the turn with an answer that has no calls; None where the model is to be asked again."""
         self._answer = None
         if answer.text or answer.images or answer.native:

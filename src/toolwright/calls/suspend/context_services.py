@@ -25,7 +25,7 @@ from toolwright.limited_children import ChildPool
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.context import ToolContext
-from toolwright.tools.model import Answer, ModelRequest
+from toolwright.tools.model import ModelAnswer, ModelRequest
 from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.raw_schema import summarise
 from toolwright.tools.shell_rules import ShellRule
@@ -182,7 +182,7 @@ class ActiveCallServices:
             answer = await model.complete(
                 ModelRequest(call.env.session_id, messages, options, call.call_id, call.name, call.owner.scope)
             )
-            return answer.text if isinstance(answer, Answer) else answer
+            return answer.text if isinstance(answer, ModelAnswer) else answer
 
         # Asked again after a crash: that costs, and changes nothing.
         return await durable.step(call, f"complete:{name}", ask, (messages, options), "rerun")

@@ -13,10 +13,10 @@ from msgspec import Struct
 from toolwright import jsonx
 from toolwright.tools.call import ToolCall
 from toolwright.tools.model import (
-    Answer,
     CallDelta,
     Delta,
     Model,
+    ModelAnswer,
     ModelError,
     ModelRequest,
     ReasoningDelta,
@@ -27,7 +27,7 @@ from toolwright.tools.model import (
 )
 from toolwright.tools.outcome import ToolOutcome
 
-Scripted: TypeAlias = Answer | ModelError
+Scripted: TypeAlias = ModelAnswer | ModelError
 """An answer that a case wants, or a failure."""
 
 
@@ -58,15 +58,15 @@ class ModelCase(Struct, frozen=True):
 
 
 _CALLS = (ToolCall("get_weather", '{"city": "Rome"}', "call_1"), ToolCall("get_news", '{"of": "Rome"}', "call_2"))
-_ANSWER = Answer(text="Let me look. One moment.", calls=_CALLS, stop="calls", usage=Usage(input=20, output=8))
-_DONE = Answer(text="It is sunny.")
+_ANSWER = ModelAnswer(text="Let me look. One moment.", calls=_CALLS, stop="calls", usage=Usage(input=20, output=8))
+_DONE = ModelAnswer(text="It is sunny.")
 
 
 def _request(*items: object, number: int = 0) -> ModelRequest:
     return ModelRequest("s1", [UserMessage("What is the weather?"), *items], number=number)
 
 
-def _results(answer: Answer) -> ToolResults:
+def _results(answer: ModelAnswer) -> ToolResults:
     return ToolResults(
         tuple(
             ToolOutcome(call_id=call.id or "", tool=call.name, status="success", payload=b'"sunny"')
@@ -75,11 +75,11 @@ def _results(answer: Answer) -> ToolResults:
     )
 
 
-async def _streamed(model: Model, request: ModelRequest) -> tuple[list[Delta], Answer]:
+async def _streamed(model: Model, request: ModelRequest) -> tuple[list[Delta], ModelAnswer]:
     given = [piece async for piece in model.stream(request)]
     assert given, "a stream has at least the answer"
-    assert isinstance(given[-1], Answer), "the last item of a stream is the answer"
-    deltas = [piece for piece in given[:-1] if not isinstance(piece, Answer)]
+    assert isinstance(given[-1], ModelAnswer), "the last item of a stream is the answer"
+    deltas = [piece for piece in given[:-1] if not isinstance(piece, ModelAnswer)]
     assert len(deltas) == len(given) - 1, "only the last item of a stream is an answer"
     return deltas, given[-1]
 
@@ -100,7 +100,7 @@ async def a_model_says_its_provider_and_its_name(models: Models) -> None:
 async def an_answer_is_whole(models: Models) -> None:
     async with models.open([_ANSWER]) as model:
         answer = await model.complete(_request())
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, ModelAnswer)
     assert answer.text == "Let me look. One moment."
     assert answer.stop == "calls"
     assert [call.name for call in answer.calls] == ["get_weather", "get_news"]
@@ -170,7 +170,7 @@ async def usage_is_counted_and_never_negative(models: Models) -> None:
 
 
 async def an_empty_answer_is_an_answer(models: Models) -> None:
-    async with models.open([Answer(), _DONE]) as model:
+    async with models.open([ModelAnswer(), _DONE]) as model:
         deltas, answer = await _streamed(model, _request())
         assert deltas == []
         assert (answer.text, answer.calls) == ("", ())
@@ -185,7 +185,7 @@ async def a_conversation_with_its_own_answer_goes_on(models: Models) -> None:
 
 async def a_conversation_of_another_model_goes_on(models: Models) -> None:
     calls = (ToolCall("get_weather", {"city": "Rome"}, "functions.get_weather:0"), ToolCall("get_news", "", "call ü"))
-    foreign = Answer(text="Hm.", calls=calls, stop="calls", native={"format": "of-another", "items": [{"x": 1}]})
+    foreign = ModelAnswer(text="Hm.", calls=calls, stop="calls", native={"format": "of-another", "items": [{"x": 1}]})
     async with models.open([_DONE]) as model:
         given = await model.complete(_request(foreign, _results(foreign), UserMessage("And?"), number=0))
     assert given.text == "It is sunny."
@@ -216,7 +216,7 @@ async def _failure_of(asking: Coroutine[Any, Any, object]) -> ModelError | None:
     return None
 
 
-async def _completed(model: Model, request: ModelRequest) -> Answer:
+async def _completed(model: Model, request: ModelRequest) -> ModelAnswer:
     return await model.complete(request)
 
 
