@@ -89,6 +89,19 @@ def test_a_turn_of_another_process_is_followed_and_cancelled(
     assert run("turns", "follow", turn["id"], *DB).code == 1
 
 
+@pytest.mark.promise("TURN-03")
+def test_a_turn_whose_process_is_gone_is_cancelled_at_once(run: Run, elsewhere: "subprocess.Popen[str]") -> None:
+    elsewhere.kill()
+    elsewhere.communicate(timeout=40)
+    (turn,) = run("turns", "--active", *DB, "--json").json
+    assert turn["cut_off"]
+    ended = run("turns", "cancel", turn["id"], "--reason", "not needed", *DB)
+    assert (ended.code, ended.out) == (0, f"{turn['id']} is cancelled\n")
+    (turn,) = run("turns", *DB, "--json").json
+    assert (turn["state"], turn["reason"]) == ("cancelled", "not needed")
+    assert run("ask", "add", *APP, *DB, "--session", "s1").code == 0
+
+
 @pytest.mark.promise("TURN-05")
 def test_ctrl_c_cancels_the_turn_and_its_outcome_is_stored(run: Run, elsewhere: "subprocess.Popen[str]") -> None:
     elsewhere.send_signal(signal.SIGINT)

@@ -299,9 +299,10 @@ async def test_a_stored_turn_whose_model_is_not_here_stays_for_a_process_that_ha
         await first.close()
         second = await open_runtime(file)
         await second.recover("s")
-        with pytest.raises(ToolwrightError, match="Model 'lying:model' is not known"):
-            await (await second.session("s").start_turn("Go on.", model=Liar(lambda request: ""), id="next"))
-        assert await (await second.turn("next")).cancel("the other process is the one to ask")
+        await second.session("s").wait_for_idle()
+        with pytest.raises(ToolwrightError, match="its model 'lying:model' was given as an object, and is not here"):
+            await second.session("s").start_turn("Go on.", model=Liar(lambda request: ""), id="next")
+        assert (await (await second.turn("next")).info()).state == "cancelled"
         third = await open_runtime(file, model=Liar(lambda request: "Here."))
         await third.recover("s")
         assert (await (await third.turn(turn.id))).text == "Here."

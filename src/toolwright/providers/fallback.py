@@ -45,6 +45,11 @@ class FallbackModel:
     def __repr__(self) -> str:
         return f"<FallbackModel {self.name}>"
 
+    @property
+    def server(self) -> str:
+        """The servers of its models, in order."""
+        return ",".join(str(getattr(model, "server", "")) for model in self.models)
+
     async def complete(self, request: ModelRequest) -> ModelAnswer:
         """The answer of the first model that gives one.
 

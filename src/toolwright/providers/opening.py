@@ -43,4 +43,5 @@ def open_model(spec: str, *, price: Price | None = None) -> ProviderModel:
         )
     model = kind(name.strip(), price=price)
     model.require_key()
+    model.opened_by_name = price is None
     return model

@@ -124,6 +124,8 @@ class ProviderModel(ABC):
         self.max_answer_bytes = max_answer_bytes
         self._given_key = None if api_key is None else _Key(api_key)
         self._base_url = base_url
+        self.opened_by_name = False
+        """True when `open_model` made it of nothing but its name, so that any process can open it again."""
         self._client_given = client
         self._held: WeakKeyDictionary[asyncio.AbstractEventLoop, _Held] = WeakKeyDictionary()
 

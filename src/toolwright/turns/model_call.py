@@ -60,6 +60,28 @@ def model_spec(model: object) -> str:
     return f"{provider}:{name}" if provider and name else type(model).__name__
 
 
+def server_of(model: object) -> str | None:
+    """The server that a model asks; None for a model that does not say."""
+    server = getattr(model, "server", None)
+    return server if isinstance(server, str) else None
+
+
+def is_opened_by_name(model: object) -> bool:
+    """True for a model that any process can open again by its name."""
+    return getattr(model, "opened_by_name", False) is True
+
+
+class AbsentModel:
+    """The model of a turn that is to be cancelled: it is not opened, and never asked."""
+
+    def __init__(self, spec: str) -> None:
+        self.provider, _, self.name = spec.partition(":")
+
+    async def complete(self, request: ModelRequest) -> ModelAnswer:
+        """Refuse: the turn is to end."""
+        raise ModelError(f"The model {self.name!r:.200} is not opened for a turn that is to be cancelled")
+
+
 async def ask(
     model: ModelClient, request: ModelRequest, used: Set[str], tell: Tell, clock: Clock
 ) -> tuple[ModelAnswer, bytes]:

@@ -29,7 +29,7 @@ from toolwright.events import AnyEvent
 from toolwright.log_fields import log_fields
 from toolwright.session.core import SessionCore
 from toolwright.session.services.spilled_outputs import save_output
-from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.journal import CallKey, Ended
 from toolwright.stores.contracts.sessions import NewMessage
 from toolwright.stores.contracts.turns import TURN_SCOPE, Advance, TurnRecord, TurnStore
 from toolwright.tools.definition import ToolDefinition
@@ -81,6 +81,10 @@ class TurnOptions(Struct, frozen=True, omit_defaults=True):
     tool_choice: str = "auto"
     parallel: bool | None = None
     max_tokens: int | None = None
+    by_name: bool = False
+    """True when the model was opened by its name: any process may open it again."""
+    server: str | None = None
+    """The server of the model, where it says so."""
 
 
 class Progress(Struct, omit_defaults=True):
@@ -672,6 +676,20 @@ class TurnRun:
             TurnWait(key.call_id, call.name, kinds[key], key.session) for key, call in calls.items() if key in kinds
         )
 
+    async def _end_cut_off_calls(self, reason: str) -> None:
+        """End the calls that an earlier process left unfinished, with their waits: they are not run again."""
+        journal, scope = self._core.shared.effects.journal, f"{TURN_SCOPE}{self.id}/"
+        left = [entry for entry in await journal.unfinished(self._core.id) if entry.intent.key.scope.startswith(scope)]
+        if not left:
+            return
+        await journal.begin([entry.intent for entry in left])  # They are this process's from now on.
+        ended: list[Ended] = []
+        for entry in left:
+            said = reason if entry.started_at is None else f"{reason}; the call may have run before its process ended"
+            outcome = ToolOutcome(entry.intent.key.call_id, entry.intent.tool, "cancelled", reason=said)
+            ended.append(Ended(entry.intent.key, outcome, None, self._clock.now(), waited=True))
+        await journal.finish_all(ended)
+
     async def still_waits(self) -> bool:
         """True while one of the calls that the turn waits for has a wait without a resolution."""
         return self.batch is not None and not self.batch.done and bool(await self._waits())
@@ -719,6 +737,8 @@ class TurnRun:
         assert self._stopped is not None
         kind, reason = self._stopped
         if kind == "cancelled":
+            if self._resumed:
+                await self._end_cut_off_calls(reason)
             return await self._end("cancelled", reason=reason)
         if kind == "model_timeout":
             return await self._end("failed", code="timeout", reason=reason)

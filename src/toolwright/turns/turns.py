@@ -35,7 +35,7 @@ from toolwright.tools.turn_protocols import AskOptions, Budget, Delivery, TurnEv
 from toolwright.turns.agents import Caller, caller_of, require_depth, require_price, tell_above, turn_id
 from toolwright.turns.conversation import user_content
 from toolwright.turns.event_log import TurnLog, read_chunk
-from toolwright.turns.model_call import model_spec
+from toolwright.turns.model_call import AbsentModel, is_opened_by_name, model_spec, server_of
 from toolwright.turns.structured import AnswerForm
 from toolwright.turns.turn_run import Progress, TurnOptions, TurnRun, TurnSetting, outcomes_of
 
@@ -51,6 +51,14 @@ MOST_LOGS = 1_000
 """How many logs of turns that have ended are remembered, where no store has them."""
 LONGEST_MESSAGE = 4 * 1024 * 1024
 """Characters of a message."""
+
+
+class TurnCannotContinue(TurnError):
+    """A turn whose model this process does not have."""
+
+    def __init__(self, message: str, turn_id: str) -> None:
+        super().__init__(message, "cannot_continue")
+        self.turn_id = turn_id
 
 
 class LocalTurn:
@@ -110,6 +118,8 @@ class SessionTurns:
         self._task: asyncio.Task[None] | None = None
         self.parked: LocalTurn | None = None
         """The turn that waits for something outside."""
+        self.only_ends = False
+        """True when they are here only because one of them is to be cancelled: no other turn is claimed after it."""
         self.on_worker = False
         """True when the worker of this runtime took them: it has a place again when they have ended."""
         self._waiters: builtins.list[asyncio.Future[None]] = []
@@ -199,6 +209,8 @@ class SessionTurns:
             while True:
                 local = self.parked
                 if local is None:
+                    if self.only_ends and not self._local:
+                        return
                     record = record or await turns.store.claim(self._core.id, turns.clock.now(), turns.message_quota)
                     if record is None:
                         if not self._local:
@@ -214,6 +226,8 @@ class SessionTurns:
                         local.run = turns.run(self._core, record, local)
                     except ToolwrightError:  # such as for want of its model: another process may have that
                         await turns.store.release(record.id, record.token)
+                        for queued in list(self._local.values()):
+                            await turns.store.release(queued.id, 0)
                         raise
                 record = self.parked = None
                 if not await self._work_on(local):
@@ -377,7 +391,14 @@ class Turns:
         if longest is not None and (isinstance(longest, bool) or not isinstance(longest, int) or longest < 1):
             raise TurnError(f"max_tokens={longest!r:.200} is not usable; use a whole number of at least 1, or None")
         schema = None if form is None else form.schema
-        stored = TurnOptions(model_spec(model), budget, schema, choice, parallel, longest)
+        if background and not (given is None or isinstance(given, str) or given is core.shared.model):
+            raise TurnError(
+                f"A turn for any worker cannot have the model object {model_spec(model)!r:.200}: a worker has only the "
+                "model of its app; give the name of a model, or leave `model` out to use the model of the app"
+            )
+        stored = TurnOptions(
+            model_spec(model), budget, schema, choice, parallel, longest, is_opened_by_name(model), server_of(model)
+        )
         new = NewTurn(
             id=id,
             session=core.id,
@@ -397,6 +418,8 @@ class Turns:
             if record.owner is None or background:
                 self._poke_worker(True)
                 return Turn(self, id, core.id)
+            if record.state == "queued" and active is None:
+                await self._require_no_blocked_turn(core, record, new)
             own = None if given is None or isinstance(given, str) else given
             local = LocalTurn(id, self.new_log(record), form, own, None if caller is None else caller.above)
             local.log.has_handle = has_handle
@@ -410,8 +433,30 @@ class Turns:
         turn = await self.start(core, message, options, has_handle=False)
         try:
             return await turn
+        except TurnCannotContinue as error:
+            if error.turn_id != turn.id:  # nobody has a handle of this turn, which is queued behind the other
+                await turn.cancel(str(error))
+            raise
         except asyncio.CancelledError:
             await asyncio.shield(turn.cancel("its caller was cancelled"))
+            raise
+
+    async def _require_no_blocked_turn(self, core: SessionCore, record: TurnRecord, new: NewTurn) -> None:
+        """Refuse a turn that was just queued behind one that nobody works on and that cannot continue here.
+
+        Raises:
+            TurnError: it cannot; the queued turn is cancelled, if this request queued it.
+        """
+        if core.id not in await self.store.ready(anywhere=True, limit=1_000_000):
+            return
+        head = (await self.store.list(core.id, active=True, limit=1_000_000))[-1]
+        if head.id == record.id:
+            return
+        try:
+            self._model_of(head, core, None)
+        except TurnCannotContinue as error:
+            if record.created_at == new.at:
+                await Turn(self, record.id, core.id).cancel(str(error))
             raise
 
     async def ask_in_call(self, core: SessionCore, call: ActiveCall, message: str, options: AskOptions) -> TurnOutcome:
@@ -481,6 +526,34 @@ class Turns:
         model: ModelClient = given  # type: ignore[assignment]
         return model
 
+    def _model_of(self, record: TurnRecord, core: SessionCore, given: ModelClient | None) -> ModelClient:
+        """The model of a turn. One that is to be cancelled needs none.
+
+        A model that was given as an object is never replaced by another one: only an object of the same name and
+        server continues its turn.
+
+        Raises:
+            TurnCannotContinue: it is not here.
+        """
+        options = msgspec.json.decode(record.options, type=TurnOptions)
+        if record.cancel_reason is not None:
+            return AbsentModel(options.model)
+        for model in (given, core.shared.model):
+            if model is not None and model_spec(model) == options.model and server_of(model) == options.server:
+                return model
+        where = "" if options.server is None else f" at {options.server!r:.200}"
+        why = f"its model {options.model!r:.200}{where} was given as an object, and is not here"
+        if options.by_name:
+            try:
+                return self.model(options.model, None)
+            except ToolwrightError as error:
+                why = f"its model {options.model!r:.200} cannot be opened ({error})"
+        raise TurnCannotContinue(
+            f"The turn {record.id!r:.200} of session {record.session!r:.200} cannot continue here: {why}; open the app "
+            f"with that model, or end the turn: `await (await runtime.turn({record.id!r:.200})).cancel()`",
+            record.id,
+        )
+
     # --- working
 
     def run(self, core: SessionCore, record: TurnRecord, local: LocalTurn) -> TurnRun:
@@ -491,7 +564,7 @@ class Turns:
             form = AnswerForm(options.answer_schema)
         setting = TurnSetting(
             store=self.store,
-            model=local.model or self.model(options.model, core.shared.model),
+            model=self._model_of(record, core, local.model),
             instructions=core.shared.turn_defaults.instructions,
             context=core.shared.turn_defaults.context,
             form=form,
@@ -606,6 +679,20 @@ class Turns:
             active.on_worker = True
             active.work()
         return bool(taken)
+
+    async def end_abandoned(self, record: TurnRecord) -> None:
+        """End a turn that is to be cancelled, if no process works on it."""
+        session = record.session
+        free = await self.store.ready(anywhere=True, limit=1_000_000)
+        if session not in free and record.id not in await self.store.signalled():
+            return
+        if session in self._active:
+            return
+        active = self._of(self.sessions().core(session))
+        active.only_ends = True
+        local = LocalTurn(record.id, self.new_log(record))
+        active.enter(local)
+        await Turn(self, record.id, session, local).wait()
 
     def worker_has_place(self) -> None:
         """Turns that the worker took have ended, or wait: it may take others now."""
@@ -788,6 +875,8 @@ class Turn:
         active = turns.active(self.session_id)
         if active is not None:
             active.cancelled(record)
+        elif record.state not in ENDED:
+            await turns.end_abandoned(record)
         return True
 
     async def info(self) -> TurnInfo:

@@ -135,8 +135,6 @@ def cancel(
             echo(f"{plain(found.id)} has ended already: {found.state}")
         elif found.ended_at is not None:
             echo(f"{plain(found.id)} is cancelled")
-        elif found.cut_off:
-            echo(f"{plain(found.id)} is to stop; its process is gone, it is cancelled when another continues it")
         else:
             echo(f"{plain(found.id)} is to stop; its process is told")
         raise typer.Exit(SUCCEEDED if asked else OUTRUN)
