@@ -175,11 +175,12 @@ async def test_a_turn_of_a_model_name_continues_with_that_model_in_an_app_of_ano
         await first.close()
         runtime = await open_runtime(file, model=ScriptedModel(["No."], name="other"), worker=False)
         turns = await runtime.recover_turns()
+        assert len(turns) == 2
+        await asked.get()
+        await asked.get()
         for turn in turns:
-            await asked.get()
             assert await turn.cancel("seen")
             assert (await turn).status == "cancelled"
-        assert len(turns) == 2
         await runtime.close()
     server.close()
 
