@@ -188,7 +188,7 @@ async def test_a_turn_of_a_model_name_continues_with_that_model_in_an_app_of_ano
 @pytest.mark.promise("TURN-03")
 async def test_a_turn_for_any_worker_is_refused_with_a_model_that_no_worker_has(place, open_runtime):
     app_model = ScriptedModel(["Hello."])
-    runtime = await open_runtime(place, model=app_model)
+    runtime = await open_runtime(place, model=app_model, worker=True)
     session = runtime.session("s")
     async with fail_after(10):
         with pytest.raises(TurnError, match="give the name of a model, or leave `model` out"):
