@@ -353,7 +353,7 @@ async def test_a_tool_runs_a_sub_agent_in_its_child_session_with_the_tools_it_ch
 
     runtime = await open_runtime(place, delegate, model=FunctionModel(model))
     outcome = await runtime.session("s").ask("?")
-    assert outcome.calls[0].value == ["ModelAnswer 1.", "ModelAnswer 2.", ["add"]]
+    assert outcome.calls[0].value == ["Answer 1.", "Answer 2.", ["add"]]
     assert outcome.model_calls == 5
 
 
