@@ -39,7 +39,7 @@ async def test_a_session_whose_run_works_here_can_not_be_deleted(stage: Stage, p
     runtime = await stage.open(place, endless)
     run = await runtime.session("s").spawn("endless")
     await stage.status(run, "running")
-    with pytest.raises(ServiceError, match="has unfinished background runs; wait for them") as caught:
+    with pytest.raises(ServiceError, match="has unfinished background runs; let them end") as caught:
         await runtime.delete_session("s")
     assert caught.value.code == "unfinished"
     if place != ":memory:":

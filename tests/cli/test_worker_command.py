@@ -1,6 +1,7 @@
 """`toolwright worker`: a process that runs what waits in the background."""
 
 import asyncio
+import os
 import re
 import signal
 import socket
@@ -217,6 +218,51 @@ def test_a_worker_runs_turns_of_an_app_without_background_tools(run: Run, projec
     followed = run("turns", "follow", turn, *DB)
     assert (followed.code, followed.out) == (0, "You said: Good morning\n")
     assert working.end(signal.SIGTERM) == 0
+
+
+HOLDING = '''
+import asyncio
+from pathlib import Path
+from toolwright import App, ToolCall, tool
+from toolwright.testing import FunctionModel
+
+
+@tool
+async def hold() -> str:
+    """Hold until somebody writes into the gate."""
+    return await asyncio.to_thread(Path("gate").read_text)
+
+
+async def answer(request):
+    return [ToolCall("hold", {}, "h")] if request.number == 0 else "Done."
+
+
+app = App(model=FunctionModel(answer), tools=[hold])
+'''
+
+
+@pytest.mark.promise("TURN-03")
+def test_a_turn_that_ends_within_the_grace_is_not_cut_off(run: Run, project: Path, workers: Workers) -> None:
+    (project / "holding.py").write_text(HOLDING)
+    os.mkfifo(project / "gate")
+
+    async def start() -> str:
+        async with App(model=FunctionModel(str)).open("agent.db") as runtime:
+            return (await runtime.session("s1").start_turn("Go.", background=True)).id
+
+    turn = asyncio.run(start())
+    working = workers.start_command("worker", "--app", "holding:app", *DB, "--grace", "40", "--health-port", "0")
+    url = address(working)
+    assert f"{turn} of session s1 started" in working.until(" started")
+    with (project / "gate").open("w") as gate:  # the tool reads it now
+        assert "toolwright_turns_running 1.0" in get(url, "/metrics")[1].decode().splitlines()
+        working.process.send_signal(signal.SIGTERM)
+        working.until("Stopping: 1 may end within 40 s")
+        gate.write("held")
+    assert working.end() == 0
+    assert f"{turn} of session s1 answered after " in working.said
+    shown = run("turns", *DB, "--json").json[0]
+    assert (shown["state"], shown["text"]) == ("answered", "Done.")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,8 @@ async def test_more_turns_than_a_worker_takes_at_once_all_end(place, open_runtim
         running -= 1
         return "Done."
 
-    runtime = await open_runtime(place, model=FunctionModel(model), policy=Policy(background_per_worker=2))
+    policy = Policy(background_per_worker=2)
+    runtime = await open_runtime(place, model=FunctionModel(model), worker=True, policy=policy)
     async with fail_after(20):
         turns = [await runtime.session(f"s{n}").start_turn("Go.", background=True) for n in range(30)]
         outcomes = [await turn for turn in turns]
@@ -43,7 +44,8 @@ async def test_a_turn_that_waits_takes_no_place_of_its_worker(place, open_runtim
             return [ToolCall("wipe", {}, "w")]
         return f"Done in {request.session}."
 
-    runtime = await open_runtime(place, wipe, model=FunctionModel(model), policy=Policy(background_per_worker=1))
+    policy = Policy(background_per_worker=1)
+    runtime = await open_runtime(place, wipe, model=FunctionModel(model), worker=True, policy=policy)
     async with fail_after(20):
         first = await runtime.session("a").start_turn("Wipe.", background=True)
         assert (await first).status == "waiting"

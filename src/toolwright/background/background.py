@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextvars import copy_context
 from functools import cached_property
 
-from toolwright.argument_checks import require_seconds
 from toolwright.background.change_watch import ChangeWatch
 from toolwright.background.worker import Chore, Worker
 from toolwright.calls.active_call import CURRENT
@@ -17,6 +16,7 @@ from toolwright.session.open_sessions import OpenSessions
 from toolwright.session.parts import SharedParts
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.run_store import RunStore
+from toolwright.tools.turn_protocols import TurnAction
 
 
 class Background:
@@ -73,6 +73,11 @@ class Background:
         if self.worker is not None:
             self.worker.poke()
 
+    def note_turn(self, action: TurnAction, turn: str, session: str) -> None:
+        """Tell the worker of this runtime about a turn that it took."""
+        if self.worker is not None:
+            self.worker.note_turn(action, turn, session)
+
     async def stop(self, id: str) -> None:
         """Stop a run here that is to be cancelled, before the worker looks for that the next time."""
         if self.worker is not None:
@@ -80,7 +85,6 @@ class Background:
 
     async def drain(self, bound: float = 0.0) -> None:
         """Stop working: let active runs end within `bound` seconds, and leave the rest to other workers."""
-        require_seconds("bound", bound)
         self._drained = True
         if self.worker is not None:
             await self.worker.close(bound)

@@ -19,6 +19,7 @@ from toolwright.session.open_sessions import OpenSessions
 from toolwright.session.parts import SharedParts
 from toolwright.stores.contracts.background_run import BackgroundRun, Status
 from toolwright.stores.contracts.run_store import Report, RunStore
+from toolwright.tools.turn_protocols import TurnAction
 
 log = logging.getLogger("toolwright.background")
 
@@ -41,13 +42,21 @@ Listener = Callable[[WorkerAction, BackgroundRun], None]
 """Called at once, on the loop of the worker. The run is as it was when it was claimed."""
 
 
+TurnListener = Callable[[TurnAction, str, str], None]
+"""The same for a turn: called with the action, the id of the turn, and its session."""
+
+
 class WorkerCounts:
     """The actions of one worker, each with how often it was taken."""
 
     def __init__(self) -> None:
         # All of them from the beginning: a thread may read this while it changes, and finds the same keys.
         self.by_action: dict[WorkerAction, int] = dict.fromkeys(get_args(WorkerAction), 0)
+        self.turns_by_action: dict[TurnAction, int] = dict.fromkeys(get_args(TurnAction), 0)
+        self.turns_running = 0
+        """How many turns it works on now."""
         self._listeners: list[Listener] = []
+        self._turn_listeners: list[TurnListener] = []
 
     def listen(self, listener: Listener) -> None:
         """Call this listener for every action from now on."""
@@ -58,6 +67,17 @@ class WorkerCounts:
         self.by_action[action] += 1
         for listener in self._listeners:
             listener(action, run)
+
+    def listen_to_turns(self, listener: TurnListener) -> None:
+        """Call this listener for every action on a turn from now on."""
+        self._turn_listeners.append(listener)
+
+    def note_turn(self, action: TurnAction, turn: str, session: str) -> None:
+        """Count an action on a turn, and call the listeners."""
+        self.turns_by_action[action] += 1
+        self.turns_running += 1 if action == "started" else -1
+        for listener in self._turn_listeners:
+            listener(action, turn, session)
 
     def end(self, status: Status | None, run: BackgroundRun) -> None:
         """A run ended with this status, or with none: then it is lost."""
@@ -103,6 +123,12 @@ class Worker:
     def running(self) -> int:
         """How many background runs it runs now."""
         return len(self._held)
+
+    def note_turn(self, action: TurnAction, turn: str, session: str) -> None:
+        """Log and count an action on a turn that it took."""
+        fields = log_fields(f"turn.{action}", turn_id=turn, session=session, worker=self.name)
+        log.info("The turn %r of session %r is %s", turn, session, action.replace("_", " "), extra=fields)
+        self.counts.note_turn(action, turn, session)
 
     def poke(self) -> None:
         """There may be something to do: look now."""
@@ -309,4 +335,6 @@ class Worker:
             "stopping": self._stopping,
             "silent_for": self.silent_for,
             "runs": dict(self.counts.by_action),
+            "turns_running": self.counts.turns_running,
+            "turns": dict(self.counts.turns_by_action),
         }

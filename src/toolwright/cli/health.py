@@ -146,6 +146,17 @@ class WorkerMetrics:
             ended.add_metric([status], counts[status])
         yield ended
         yield GaugeMetricFamily("toolwright_runs_running", "Runs that it runs now", value=state["running"])
+        turns = state["turns"]
+        about = "Times that it began to work on a turn, or continued one"
+        yield CounterMetricFamily("toolwright_turns_started", about, value=turns["started"])
+        about = "Times that a turn ended here, waited for something outside, or was left to others, by status"
+        stopped = CounterMetricFamily("toolwright_turns_stopped", about, labels=["status"])
+        for status, count in turns.items():
+            if status != "started":
+                stopped.add_metric([status], count)
+        yield stopped
+        about = "Turns that it works on now"
+        yield GaugeMetricFamily("toolwright_turns_running", about, value=state["turns_running"])
         yield GaugeMetricFamily("toolwright_worker_capacity", "Runs that it runs at most", value=state["capacity"])
         yield GaugeMetricFamily("toolwright_worker_stopping", "1 while it stops", value=float(state["stopping"]))
         if state["silent_for"] is not None:

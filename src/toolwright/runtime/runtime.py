@@ -17,7 +17,7 @@ from toolwright.app_options import (
     check_options,
     require_known,
 )
-from toolwright.argument_checks import require_count
+from toolwright.argument_checks import require_count, require_seconds
 from toolwright.background.handle import Run, find_run
 from toolwright.background.triggers import occur
 from toolwright.background.worker import Worker
@@ -387,8 +387,13 @@ class Runtime:
         return self._parts.background.worker
 
     async def drain(self, bound: float) -> None:
-        """Stop background work: active runs may end within `bound` seconds, the rest is left to other workers."""
-        await self._parts.background.drain(bound)
+        """Stop background work: active runs and turns may end within `bound` seconds; other workers get the rest.
+
+        A turn that waits for something outside is not waited for. One that is still at work then continues here until
+        the runtime is closed, and after that on another worker.
+        """
+        require_seconds("bound", bound)
+        await asyncio.gather(self._parts.background.drain(bound), self._parts.turns.drain(bound))
 
     # --- information for the model and the owner
 

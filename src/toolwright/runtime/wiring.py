@@ -119,6 +119,8 @@ def wire(
         lambda: sessions,
         lambda: storage.stores().turns if in_memory is None else in_memory,
         poke_worker=lambda begin: background.poke(begin),
+        has_worker=lambda: background.worker is not None,
+        note=lambda action, turn, session: background.note_turn(action, turn, session),
     )
     background = Background(
         shared, sessions, worker=options.get("worker"), chores=[scheduler.fire_due, turns.take_free]

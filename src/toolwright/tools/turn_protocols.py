@@ -18,6 +18,9 @@ from toolwright.tools.outcome import Image, ToolOutcome
 
 TurnStatus: TypeAlias = Literal["answered", "out_of_budget", "cancelled", "failed", "waiting"]
 """How a turn ended, or that it waits: for a person, a completion, a connection, or another turn that does."""
+TurnAction: TypeAlias = Literal["started", "answered", "out_of_budget", "cancelled", "failed", "waiting", "handed_back"]
+"""The actions of a worker on a turn: it began or continued to work on it, or stopped, with this status of the turn. A
+turn that is not finished when the worker closes is "handed_back"."""
 TurnState: TypeAlias = Literal["queued", "running", "waiting", "answered", "out_of_budget", "cancelled", "failed"]
 """The state of a turn in its store."""
 Delivery: TypeAlias = Literal["next_model_call", "next_turn"]

@@ -68,7 +68,7 @@ class TurnLog:
         if len(self._events) > MOST and len(self._events) > self._unwritten:
             self._events.popleft()
         if self._waiters:
-            self._wake()
+            self.wake()
         if self._above is not None and kind not in ("text", "reasoning"):
             if kind.startswith(NESTED):
                 self._above.add(kind, data)  # of a sub-agent of this one, whose data says so
@@ -82,7 +82,7 @@ class TurnLog:
     def end(self) -> None:
         """No event follows; followers that wait are told."""
         self.ended = True
-        self._wake()
+        self.wake()
 
     def has_after(self, number: int) -> bool:
         """True when all events beyond a number are remembered here; those of an earlier process never are."""
@@ -107,7 +107,8 @@ class TurnLog:
             self._waiters.append(waiter)
         return waiter
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Wake the followers that wait."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

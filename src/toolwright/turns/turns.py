@@ -31,7 +31,7 @@ from toolwright.session.parts import SharedParts
 from toolwright.stores.contracts.turns import ENDED, PREFIX, NewTurn, TurnRecord, TurnStore
 from toolwright.tools.model import HoldsConnections, ModelClient, Usage
 from toolwright.tools.outcome import Image, encodable
-from toolwright.tools.turn_protocols import AskOptions, Budget, Delivery, TurnEvent, TurnInfo, TurnOutcome
+from toolwright.tools.turn_protocols import AskOptions, Budget, Delivery, TurnAction, TurnEvent, TurnInfo, TurnOutcome
 from toolwright.turns.agents import Caller, caller_of, require_depth, require_price, tell_above, turn_id
 from toolwright.turns.conversation import user_content
 from toolwright.turns.event_log import TurnLog, read_chunk
@@ -114,6 +114,7 @@ class SessionTurns:
         """The turn that waits for something outside."""
         self.on_worker = False
         """True when the worker of this runtime took them: it has a place again when they have ended."""
+        self._elsewhere = False
         self._waiters: builtins.list[asyncio.Future[None]] = []
         core.turns = self
 
@@ -124,8 +125,13 @@ class SessionTurns:
         """True while a turn is worked on here, or is queued behind one that is."""
         return self._task is not None
 
+    @property
+    def at_work(self) -> bool:
+        """True while a turn is worked on here; a turn that waits for one of another process is not."""
+        return self._task is not None and not self._elsewhere
+
     def changed(self) -> asyncio.Future[None]:
-        """Done when that may have changed."""
+        """Done when one of these may have changed."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         return waiter
@@ -209,6 +215,7 @@ class SessionTurns:
         if task is not None:
             task.cancel()
             await asyncio.wait({task})
+        self._tell()  # the waiters for a turn that is queued, or waits for something outside, have no task
 
     async def _serve(self, record: TurnRecord | None) -> None:
         """Work on the turns of the session, in order, until there are none, or one waits."""
@@ -217,13 +224,17 @@ class SessionTurns:
             while True:
                 local = self.parked
                 if local is None:
+                    if record is None and not self._may_claim():
+                        return
                     record = record or await turns.store.claim(self._core.id, turns.clock.now(), turns.message_quota)
                     if record is None:
                         if not self._local:
                             return
-                        await turns.clock.sleep(LOOK)  # another process works on an earlier turn
+                        self._wait_elsewhere(True)  # another process works on an earlier turn
+                        await turns.clock.sleep(LOOK)
                         await self._look_at_ended()
                         continue
+                    self._wait_elsewhere(False)
                     local = self._local.get(record.id)
                     if local is None:
                         local = self._local[record.id] = LocalTurn(record.id, turns.new_log(record))
@@ -251,6 +262,7 @@ class SessionTurns:
             self._fail(ToolwrightError(f"The turn cannot continue here: {type(error).__name__}; see the log"))
         finally:
             self._task = None
+            self._elsewhere = False
             if self.on_worker:
                 turns.worker_has_place()
             if not self._local and self.parked is None:
@@ -258,11 +270,32 @@ class SessionTurns:
                 self._core.turns = None
             self._tell()
 
+    def _may_claim(self) -> bool:
+        """True when there may be a turn to claim: one that was queued here, or one that the worker here may take."""
+        return bool(self._local) or self._turns.takes_background
+
+    def _wait_elsewhere(self, waits: bool) -> None:
+        """Its first turn is worked on by another process, or no longer."""
+        if waits is not self._elsewhere:
+            self._elsewhere = waits
+            self._tell()
+
     async def _work_on(self, local: LocalTurn) -> bool:
         """Work on a turn; False when it waits now."""
         run = local.run
         assert run is not None
-        outcome = await self._turns.watched(local, run)
+        if not self.on_worker:
+            outcome = await self._turns.watched(local, run)
+        else:
+            note, left = self._turns.note, True
+            note("started", local.id, self._core.id)
+            try:
+                outcome = await self._turns.watched(local, run)
+                left = False
+            finally:
+                if left:
+                    note("handed_back", local.id, self._core.id)
+            note(outcome.status, local.id, self._core.id)
         local.outcome = outcome
         if outcome.status == "waiting":
             self.parked = local
@@ -327,6 +360,8 @@ class Turns:
         store: Callable[[], TurnStore],
         *,
         poke_worker: Callable[[bool], None],
+        has_worker: Callable[[], bool],
+        note: Callable[[TurnAction, str, str], None],
     ) -> None:
         self.clock = shared.clock
         self.shared = shared
@@ -334,6 +369,13 @@ class Turns:
         self.sessions = sessions
         self._store = store
         self._poke_worker = poke_worker
+        self._has_worker = has_worker
+        self.note = note
+        """Tells the worker of this runtime about a turn that it took: an action, the turn and its session."""
+        self._draining = False
+        self._closing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.followed: builtins.list[TurnLog] = []
+        """The logs that are followed here, once for each follower."""
         self._active: dict[str, SessionTurns] = {}
         self._logs: OrderedDict[str, TurnLog] = OrderedDict()
         self._watcher: asyncio.Task[None] | None = None
@@ -422,7 +464,8 @@ class Turns:
         local = None if active is None else active.get(id)
         if local is None:
             if record.owner is None or background:
-                self._poke_worker(True)
+                # In memory nobody else can take it. Over a store a worker is wanted: this program may end at any time.
+                self._poke_worker(not self.shared.durable)
                 return Turn(self, id, core.id, form=form)
             own = None if given is None or isinstance(given, str) else given
             local = LocalTurn(id, self.new_log(record), form, own, None if caller is None else caller.above)
@@ -438,7 +481,7 @@ class Turns:
         try:
             return await turn
         except asyncio.CancelledError:
-            await asyncio.shield(turn.cancel("its caller was cancelled"))
+            await asyncio.shield(turn._cancel("its caller was cancelled"))
             raise
 
     async def ask_in_call(self, core: SessionCore, call: ActiveCall, message: str, options: AskOptions) -> TurnOutcome:
@@ -472,7 +515,7 @@ class Turns:
             raise
         except asyncio.CancelledError:
             if not self.shared.lifetime.closed:  # else the call continues in the next process, and the turn with it
-                await asyncio.shield(turn.cancel(call.cancel_reason or "its call was cancelled"))
+                await asyncio.shield(turn._cancel(call.cancel_reason or "its call was cancelled"))
                 await turn.wait()
             raise
 
@@ -622,17 +665,24 @@ class Turns:
         """The duty of a worker: continue turns that nobody works on, up to as many as it may; True if it took some."""
         # A turn that waits for something outside takes no place.
         most = self.shared.policy.background_per_worker - sum(active.busy for active in self._active.values())
-        if most <= 0 or self.shared.model is None:
+        if most <= 0 or self.shared.model is None or self._draining:
             return False
         now = self.clock.monotonic()
         self._not_here = {each: until for each, until in self._not_here.items() if until > now}
         ready = await self.store.ready(anywhere=True, limit=most + len(self._not_here))
+        if self._draining:
+            return False
         taken = [each for each in ready if each not in self._not_here][:most]
         for each in taken:
             active = self._of(self.sessions().core(each))
             active.on_worker = True
             active.work()
         return bool(taken)
+
+    @property
+    def takes_background(self) -> bool:
+        """True when turns that were left to any worker are to be taken here."""
+        return not self._draining and (not self.shared.durable or self._has_worker())
 
     def worker_has_place(self) -> None:
         """Turns that the worker took have ended, or wait: it may take others now."""
@@ -642,8 +692,38 @@ class Turns:
         """A turn of a session cannot continue here, such as for want of its model: leave it to others for a while."""
         self._not_here[session] = self.clock.monotonic() + NOT_AGAIN
 
+    async def drain(self, bound: float) -> None:
+        """Take no turn of others any more, and wait until no turn is worked on here, for `bound` seconds at most.
+
+        Turns that this program starts still run: a sub-agent's is a part of one that is to end.
+        """
+        self._draining = True
+        until = self.clock.monotonic() + bound
+        while (working := [active for active in self._active.values() if active.at_work]) and not self._closing.done():
+            left = until - self.clock.monotonic()
+            if left <= 0:
+                return
+            await self._first_of(left, *(active.changed() for active in working))
+
+    async def look_later(self) -> None:
+        """Wait until it is time for the next look at the store, or the runtime closes."""
+        await self._first_of(LOOK)
+
+    async def _first_of(self, seconds: float, *changes: asyncio.Future[None]) -> None:
+        """Wait for some time, for the first of some changes, or for the closing."""
+        late = asyncio.ensure_future(self.clock.sleep(seconds))
+        try:
+            await asyncio.wait({late, self._closing, *changes}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in (late, *changes):
+                each.cancel()
+
     async def close(self) -> None:
         """Stop working. Unfinished turns stay in the store, and are continued by the next process."""
+        if not self._closing.done():
+            self._closing.set_result(None)
+        for log in self.followed:
+            log.wake()
         for active in list(self._active.values()):
             await active.close()
         if self._watcher is not None:
@@ -758,7 +838,7 @@ class Turn:
                     return replace(read_outcome(record), calls=await outcomes_of(core, turns.store, self.id))
                 if record.state == "waiting" and not to_the_end:
                     return waiting_outcome(record)
-                await turns.clock.sleep(LOOK)
+                await turns.look_later()
                 continue
             if local.error is not None:
                 raise local.error
@@ -791,21 +871,29 @@ class Turn:
 
         The text of a model call that is asked again, after a fault or a crash, comes again: "model.retrying" or
         "turn.continued" comes before.
+
+        Raises:
+            RuntimeClosed: the runtime is closed, or closes before the turn has ended.
         """
         if isinstance(after, bool) or not isinstance(after, int) or after < 0:
             raise TurnError(f"after={after!r:.200} is not usable; use the number of an event, or 0 for all")
         turns, number = self._turns, after
         while True:
+            turns.shared.lifetime.require_open()
             events = turns.log_of(self.id, self.session_id)
             if events is not None and events.has_after(number):
-                async for event in _follow_here(events, number):
+                async for event in _follow_here(turns, events, number):
                     number = event.number
                     yield event
                 if events.ended:
                     return
                 continue
-            ended = (await self._record()).state in ENDED
-            chunks = await turns.store.events(self.id, number)
+            try:
+                ended = (await self._record()).state in ENDED
+                chunks = await turns.store.events(self.id, number)
+            except StoreError:
+                turns.shared.lifetime.require_open()  # it may have been closed meanwhile, with its store
+                raise
             for chunk in chunks:
                 for event in read_chunk(chunk, number):
                     number = event.number
@@ -813,14 +901,16 @@ class Turn:
             if not chunks:
                 if ended:
                     return
-                await turns.clock.sleep(LOOK)
+                await turns.look_later()
 
     async def steer(self, message: str, *, when: Delivery = "next_model_call") -> None:
         """Send a message while the turn runs: it reaches the model at its next call, or as the next turn.
 
         Raises:
             TurnError: the turn has ended, or something is not usable.
+            RuntimeClosed: the runtime is closed.
         """
+        self._turns.shared.lifetime.require_open()
         if not isinstance(message, str) or not message.strip() or len(message) > LONGEST_MESSAGE:
             raise TurnError(f"The message {message!r:.200} is not usable; use text that is not empty")
         if when == "next_turn":
@@ -835,7 +925,15 @@ class Turn:
             raise TurnError(f"when={when!r:.200} is not usable; use 'next_model_call' or 'next_turn'")
 
     async def cancel(self, reason: str = "the turn was cancelled") -> bool:
-        """Stop the turn, in whichever process it is; False when it has ended already."""
+        """Stop the turn, in whichever process it is; False when it has ended already.
+
+        Raises:
+            RuntimeClosed: the runtime is closed.
+        """
+        self._turns.shared.lifetime.require_open()
+        return await self._cancel(reason)
+
+    async def _cancel(self, reason: str) -> bool:
         turns = self._turns
         reason = encodable(require_text("reason", reason))
         active = turns.active(self.session_id)
@@ -852,7 +950,12 @@ class Turn:
         return True
 
     async def info(self) -> TurnInfo:
-        """The turn as it is in the store now."""
+        """The turn as it is in the store now.
+
+        Raises:
+            RuntimeClosed: the runtime is closed.
+        """
+        self._turns.shared.lifetime.require_open()
         ((record, cut_off),) = await self._turns.with_cut_off([await self._record()])
         return info_of(record, cut_off=cut_off)
 
@@ -863,9 +966,10 @@ class Turn:
         return record
 
 
-async def _follow_here(events: TurnLog, after: int) -> AsyncIterator[TurnEvent]:
+async def _follow_here(turns: Turns, events: TurnLog, after: int) -> AsyncIterator[TurnEvent]:
     number = after
     events.followers += 1
+    turns.followed.append(events)
     try:
         while events.has_after(number):
             change = events.changed()
@@ -874,9 +978,11 @@ async def _follow_here(events: TurnLog, after: int) -> AsyncIterator[TurnEvent]:
                 yield event
             if events.ended and number >= events.last:
                 return
+            turns.shared.lifetime.require_open()
             await change
     finally:
         events.followers -= 1
+        turns.followed.remove(events)
 
 
 class SessionTurnsClient:

@@ -28,6 +28,7 @@ from toolwright.cli.input.stores import opened, store_to_fill
 from toolwright.stores.contracts.background_run import BackgroundRun
 from toolwright.stores.opening import inspect_store
 from toolwright.tools.registry import Catalogue
+from toolwright.tools.turn_protocols import TurnAction
 
 Say = Callable[[str], None]
 _SAME = 0.25
@@ -43,6 +44,11 @@ _TOLD: dict[WorkerAction, str] = {
     "handed_back": "handed over to other workers",
     "lost": "became another worker's",
 }
+_TURN_TOLD: dict[TurnAction, str] = {
+    "out_of_budget": "out of budget",
+    "waiting": "waits for something outside",
+    "handed_back": "handed over to other workers",
+}
 
 
 def worker(
@@ -51,7 +57,8 @@ def worker(
     db: options.Filled = None,
     capacity: Annotated[int | None, typer.Option(metavar="N", min=1, help="Run at most so many at once.")] = None,
     grace: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="How long active runs may continue after a stop signal.")
+        float,
+        typer.Option(metavar="SECONDS", min=0, help="How long active runs and turns may continue after a stop signal."),
     ] = 30.0,
     health_port: Annotated[
         int | None,
@@ -74,8 +81,8 @@ def worker(
 ) -> None:
     """Run queued and scheduled background work until SIGTERM or Ctrl-C.
 
-    Then it starts nothing more, gives active runs their grace time, hands the rest over to other workers, and ends with
-    0. A second signal ends it at once: other workers take its runs over.
+    Then it starts nothing more, gives active runs and turns their grace time, hands the rest over to other workers, and
+    ends with 0. A second signal ends it at once: other workers take over its runs and turns.
 
     Any number of workers may share a store, and may be killed and started again at any time.
     """
@@ -164,6 +171,7 @@ async def _work(store: str, made: bool, app: App, grace: float, health: Health |
             worker = runtime.worker
             assert worker is not None
             worker.counts.listen(_Teller(say))
+            worker.counts.listen_to_turns(_TurnTeller(say))
             if health is not None:
                 health.watch(worker)
                 say(f"Health and metrics: {health.url}/healthz, {health.url}/metrics")
@@ -173,7 +181,8 @@ async def _work(store: str, made: bool, app: App, grace: float, health: Health |
             if worker.lost.done():
                 # Nothing that it runs can be recorded: a supervisor must see that, and start another.
                 raise worker.lost.result()
-            draining, running = asyncio.ensure_future(runtime.drain(grace)), worker.running
+            draining = asyncio.ensure_future(runtime.drain(grace))
+            running = worker.running + worker.counts.turns_running
             await asyncio.sleep(0)  # it stops before it prints so
             if running:
                 say(f"Stopping: {running} may end within {seconds(grace)}; a second signal ends them at once")
@@ -207,6 +216,22 @@ class _Teller:
             began = self._began.pop(run.id, None)
             told += f" after {seconds(time.monotonic() - began)}" if began is not None else ""
         self._say(f"{plain(run.id)} {short(run.title, 40)} ({plain(run.tool)}) {told}")
+
+
+class _TurnTeller:
+    """Prints the turns of a worker, a line when it begins to work on one and a line when it stops."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._began: dict[str, float] = {}
+
+    def __call__(self, action: TurnAction, turn: str, session: str) -> None:
+        told = _TURN_TOLD.get(action, action)
+        if action == "started":
+            self._began[turn] = time.monotonic()
+        else:
+            told += f" after {seconds(time.monotonic() - self._began.pop(turn))}"
+        self._say(f"{plain(turn)} of session {short(session, 40)} {told}")
 
 
 @contextmanager
