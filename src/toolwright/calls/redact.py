@@ -209,7 +209,10 @@ def learn_secret(call: ActiveCall, *, at_once: AtOnce | None) -> None:
         env = call.env
         with contextlib.suppress(jsonx.DecodeError, RecursionError):
             arguments = jsonx.decode(call.raw)
-            if isinstance(arguments, dict) and not is_hidden(arguments.get(secret)):
+            if isinstance(arguments, dict) and is_hidden(arguments.get(secret)):
+                # It is the answer unless the journal has the outcome of the call.
+                call.answer = _not_kept(call.name, secret)
+            elif isinstance(arguments, dict):
                 try:
                     known = env.keeper.learn_argument(secret, arguments.get(secret), at_once=at_once)
                 except ServiceError as refused:
@@ -257,6 +260,38 @@ def _search(redactor: Redactor, arguments: object) -> None:
 
 def _too_long(refused: ServiceError) -> Failure:
     return Failure(category="invalid_arguments", code="secret_too_long", message=str(refused), source="runtime")
+
+
+def _not_kept(tool: str, secret: str) -> Failure:
+    message = f"Tool {tool!r} cannot run: the value of {secret!r} was not recorded, and only its placeholder is given; "
+    return Failure(
+        category="interrupted",
+        code="value_not_kept",
+        message=message + "call the tool again with the value itself",
+        source="runtime",
+    )
+
+
+def without_secrets(call: ToolCall, tool: Tool | None, known: Callable[[Any], str] = lambda value: HIDDEN) -> ToolCall:
+    """A call that a model wrote as it may be shown and recorded: `known` gives the placeholder of a secret argument."""
+    if tool is None or (secret := tool.definition.secret) is None or call.arguments is None:
+        return call
+    arguments = call.arguments
+    if isinstance(arguments, str | bytes):
+        try:
+            arguments = jsonx.decode(arguments)
+        except (jsonx.DecodeError, RecursionError, UnicodeEncodeError):
+            arguments = None
+    if not isinstance(arguments, Mapping):
+        return replace(call, arguments=HIDDEN)  # no JSON object was written, so the secret may be anywhere in it
+    if secret not in arguments:
+        return call
+    return replace(call, arguments={**arguments, secret: known(arguments[secret])})
+
+
+def fingerprint_of(env: CallEnvironment[ActiveCall], tool: Tool | None, value: Any) -> str:
+    """The placeholder with which the journal records a secret argument."""
+    return value if tool is None or is_hidden(value) else _told_apart(env, tool.definition.name, value)
 
 
 def _hidden(raw: bytes, parameter: str, instead: Callable[[Any], str]) -> bytes:

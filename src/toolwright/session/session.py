@@ -419,7 +419,7 @@ def _options(
         "model": model,
         "budget": budget,
         "answer": answer,
-        "images": tuple(images),
+        "images": images,
         "tool_choice": tool_choice,
         "parallel": parallel,
         "max_tokens": max_tokens,

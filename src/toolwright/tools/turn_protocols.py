@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import AsyncIterator, Generator, Mapping
+from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
 from msgspec import Struct
@@ -236,7 +236,7 @@ class AskOptions(TypedDict, total=False):
     """How much it may use, in place of the app's budget."""
     answer: Any
     """A type, such as a pydantic model: the answer is asked for in this form, validated, and given as `value`."""
-    images: tuple[Image, ...]
+    images: Sequence[Image]
     """Images that go with the message."""
     tool_choice: str
     """Whether the first answer calls tools: "auto", "required", "none", or the name of the tool that it must call."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import jsonschema_rs
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
+from toolwright import jsonx
 from toolwright.errors import TurnError
 
 
@@ -18,6 +20,8 @@ class AnswerForm:
     def __init__(self, schema: dict[str, Any], adapter: TypeAdapter[Any] | None = None) -> None:
         self.schema = schema
         self._adapter = adapter
+        self.is_text = schema == {"type": "string"}
+        """True for text of any kind: the answer of the model is the value, and no JSON is asked for."""
 
     @classmethod
     def of(cls, kind: Any) -> AnswerForm:
@@ -38,7 +42,19 @@ class AnswerForm:
         Raises:
             ValueError: it is no JSON, or does not fit; the message is for the model.
         """
-        text = _without_fence(text)
+        if self.is_text:
+            return text
+        return self._read_json(_without_fence(text))
+
+    def read_value(self, value: Any) -> Any:
+        """The value of an answer that was stored, or that was read in another form.
+
+        Raises:
+            ValueError: it does not fit.
+        """
+        return self._read_json(jsonx.encode(value).decode())
+
+    def _read_json(self, text: str) -> Any:
         if self._adapter is not None:
             try:
                 return self._adapter.validate_json(text)
@@ -59,9 +75,24 @@ def describe(error: ValidationError) -> str:
 
 
 def _without_fence(text: str) -> str:
-    """The text without a fence of a code block around it, which models like to write."""
+    """The JSON of an answer: all of it, or its only block of code, which models like to write."""
     text = text.strip()
-    if text.startswith("```") and text.endswith("```") and len(text) > 6:
+    if text.startswith("```") and text.endswith("```") and len(text) > 6 and text.count("```") == 2:
         first, _, rest = text[3:-3].partition("\n")
         return rest if first.strip().isalpha() or not first.strip() else text[3:-3]
-    return text
+    if "```" not in text or _is_json(text):
+        return text
+    blocks = _FENCED.findall(text)
+    return blocks[0] if len(blocks) == 1 else text
+
+
+_FENCED = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
+"""A block of code: its fences stand in lines of their own."""
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import operator
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -24,6 +25,7 @@ from msgspec.structs import replace
 from toolwright import jsonx
 from toolwright.calls.active_call import ActiveCall
 from toolwright.calls.batch import Batch
+from toolwright.calls.redact import fingerprint_of, without_secrets
 from toolwright.errors import ServiceError, StoreError
 from toolwright.events import AnyEvent
 from toolwright.log_fields import log_fields
@@ -44,7 +46,7 @@ from toolwright.tools.model import (
     UserMessage,
 )
 from toolwright.tools.outcome import Failure, ToolOutcome
-from toolwright.tools.registry import Snapshot
+from toolwright.tools.registry import Snapshot, find
 from toolwright.tools.service_protocols import Message
 from toolwright.tools.turn_protocols import Budget, ContextWindow, TurnOutcome, TurnState, TurnStatus, TurnWait
 from toolwright.turns import conversation as stored
@@ -172,6 +174,8 @@ class TurnRun:
         self._task: asyncio.Task[Any] | None = None
         self._asking = False
         self._stopped: tuple[StopKind, str] | None = None
+        self.end: TurnStatus | None = None
+        """How it ends, from the instant at which that is decided."""
         self.batch: Batch | None = None
         """The batch of the recorded answer, while it has unfinished calls."""
         self.change: asyncio.Future[None] | None = None
@@ -282,6 +286,7 @@ class TurnRun:
                 outcomes = await self._run_calls(answer)
                 if outcomes is None:
                     return await self._suspend()
+                answer = self._without_secrets(answer)
                 self._concluded(answer, outcomes)
                 if conversation is not None:
                     conversation.add(answer, ToolResults(tuple(outcomes)))
@@ -369,13 +374,37 @@ class TurnRun:
         progress.usage[answer.model] = progress.usage.get(answer.model, Usage()) + answer.usage
         if answer.text:
             progress.text = answer.text
-        self._log.add("model.answered", answer)
+        shown = self._without_secrets(answer)
+        self._log.add("model.answered", shown)
         if answer.stop == "context" and not answer.calls and not again and await self._shorten(conversation, 0.0):
             return await self._ask(conversation, again=True)
         self._answer = answer
         if answer.calls:
-            self._stored_answer = written
+            self._stored_answer = written if shown is answer else await self._recorded(shown, answer)
         return None
+
+    def _without_secrets(self, answer: ModelAnswer) -> ModelAnswer:
+        """An answer with the placeholder in place of each argument that its tool declares secret.
+
+        The provider's own form of the answer has the value, too, and is left out.
+        """
+        if not answer.calls:
+            return answer
+        tools = self._core.all_tools()
+        calls = [without_secrets(call, tools.get(call.name) or find(tools, call.name)) for call in answer.calls]
+        if all(map(operator.is_, calls, answer.calls)):
+            return answer
+        return replace(answer, calls=tuple(calls), native=None)
+
+    async def _recorded(self, shown: ModelAnswer, answer: ModelAnswer) -> bytes:
+        """An answer as it is recorded before its calls run: with the placeholders that the journal has for them."""
+        tools, env = self._core.all_tools(), self._core.environment
+        await env.keeper.catch_up()  # Else the fingerprints might be of another key than those of the journal.
+        calls = []
+        for call in answer.calls:
+            tool = tools.get(call.name) or find(tools, call.name)
+            calls.append(without_secrets(call, tool, partial(fingerprint_of, env, tool)))
+        return jsonx.encode(replace(shown, calls=tuple(calls)))
 
     async def _request(self, conversation: Conversation) -> ModelRequest:
         form, options = self._setting.form, self._options
@@ -389,7 +418,7 @@ class TurnRun:
             tool_choice=options.tool_choice if self._progress.model_calls == 0 else "auto",
             parallel=options.parallel,
             max_tokens=options.max_tokens,
-            answer_schema=options.answer_schema if form is None else form.schema,
+            answer_schema=None if form is None or form.is_text else form.schema,
         )
 
     async def _ask_within_time(self, request: ModelRequest) -> tuple[ModelAnswer, bytes]:
@@ -614,6 +643,8 @@ class TurnRun:
         if self.batch is None and not self._may_call(len(answer.calls)):
             self.stop("tool_calls", "")
             return [_not_run(call.id or "", call.name) for call in answer.calls]
+        if self.batch is None and self._stopped is not None and not self._is_recorded:
+            return self._none_begun(answer, self._stopped[1])
         self._running_calls = len(answer.calls)
         channel = self._core.environment.channel
         scope = self._scope
@@ -624,7 +655,10 @@ class TurnRun:
         try:
             batch = self.batch
             if batch is None:
-                self.batch = batch = await self._record_and_start(answer, scope)
+                batch = await self._record_and_start(answer, scope)
+                if batch is None:
+                    assert self._stopped is not None
+                    return self._none_begun(answer, self._stopped[1])
             outcomes = await batch.wait() if batch.done else await batch.quiet()
         finally:
             if push is not None:
@@ -638,16 +672,31 @@ class TurnRun:
                 self._log.add("call.finished", outcome)
         return outcomes
 
-    async def _record_and_start(self, answer: ModelAnswer, scope: str) -> Batch:
-        """Record the answer of the model, and start its calls.
+    @property
+    def _is_recorded(self) -> bool:
+        """True when the answer was recorded before this process had the turn: some of its calls may have run."""
+        return self._record.answer is not None and self._stored_answer == self._record.answer
+
+    def _none_begun(self, answer: ModelAnswer, reason: str) -> list[ToolOutcome]:
+        """The outcomes of calls of which none begins, because the turn was stopped before."""
+        outcomes = [ToolOutcome(call.id or "", call.name, "cancelled", reason=reason) for call in answer.calls]
+        for outcome in outcomes:
+            self._log.add("call.finished", outcome)
+        return outcomes
+
+    async def _record_and_start(self, answer: ModelAnswer, scope: str) -> Batch | None:
+        """Record the answer of the model, and start its calls; None when the turn was stopped before one began.
 
         The answer is written together with the intents of its calls, and before them: a started batch asks for its
         intents to be written one turn of the loop later.
         """
-        recorded = self._record.answer is not None and self._stored_answer == self._record.answer
+        recorded = self._is_recorded
         if not recorded and not self._setting.durable:
             await self._write("running")
-        batch = self._core.start_turn_batch(list(answer.calls), scope)
+            if self._stopped is not None:
+                return None
+        # From here on a request to stop finds the batch, also while the answer is being written.
+        self.batch = batch = self._core.start_turn_batch(list(answer.calls), scope)
         if self._stopped is not None:
             batch.cancel(self._stopped[1])
         if not recorded and self._setting.durable:
@@ -701,6 +750,8 @@ class TurnRun:
         self._answer = None
         if answer.text or answer.images or answer.native:
             self._append(answer, ())
+        if self._is_cancelled:
+            return await self._end_stopped()
         if answer.stop == "pause":
             return None
         if answer.stop == "refusal":
@@ -711,7 +762,10 @@ class TurnRun:
             return await self._end("failed", code="truncated", reason="The answer was cut at its longest length")
         if not answer.text.strip() and not answer.images:
             return await self._end("failed", code="empty_answer", reason=EMPTY)
-        if await self._is_steered():
+        steered = await self._is_steered()
+        if self._is_cancelled:
+            return await self._end_stopped()
+        if steered:
             return None
         form = self._setting.form
         if form is None:
@@ -723,6 +777,10 @@ class TurnRun:
             self._log.add("answer.refused", {"reason": str(error)})
             return None
         return await self._end("answered", value=value)
+
+    @property
+    def _is_cancelled(self) -> bool:
+        return self._stopped is not None and self._stopped[0] == "cancelled"
 
     async def _is_steered(self) -> bool:
         """True when a message was sent to the turn that the model has not seen: it is asked again with that."""
@@ -745,6 +803,7 @@ class TurnRun:
         return await self._end("out_of_budget", limit=kind, reason=f"The budget of {kind} is used up")
 
     async def _end(self, status: TurnStatus, **told: Any) -> TurnOutcome:
+        self.end = status
         outcome = self._outcome(status, **told)
         self._log.add("turn.ended", outcome)
         try:

@@ -11,7 +11,7 @@ import asyncio
 import builtins
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextvars import copy_context
 from typing import Any
 
@@ -30,7 +30,7 @@ from toolwright.session.open_sessions import OpenSessions
 from toolwright.session.parts import SharedParts
 from toolwright.stores.contracts.turns import ENDED, PREFIX, NewTurn, TurnRecord, TurnStore
 from toolwright.tools.model import HoldsConnections, ModelClient, Usage
-from toolwright.tools.outcome import encodable
+from toolwright.tools.outcome import Image, encodable
 from toolwright.tools.turn_protocols import AskOptions, Budget, Delivery, TurnAction, TurnEvent, TurnInfo, TurnOutcome
 from toolwright.turns.agents import Caller, caller_of, require_depth, require_price, tell_above, turn_id
 from toolwright.turns.conversation import user_content
@@ -64,7 +64,7 @@ class TurnCannotContinue(TurnError):
 class LocalTurn:
     """A turn that this process queued or works on: its handles wait for it here."""
 
-    __slots__ = ("_waiters", "above", "error", "form", "id", "log", "model", "outcome", "run")
+    __slots__ = ("_waiters", "above", "cancelled", "error", "form", "id", "log", "model", "outcome", "run")
 
     def __init__(
         self,
@@ -83,6 +83,8 @@ class LocalTurn:
         """The model that its caller gave as an object."""
         self.run: TurnRun | None = None
         """While it is worked on, or waits."""
+        self.cancelled: str | None = None
+        """Why it was cancelled before this process worked on it."""
         self.outcome: TurnOutcome | None = None
         """Its end; or "waiting", while it waits."""
         self.error: ToolwrightError | None = None
@@ -181,6 +183,22 @@ class SessionTurns:
             if local is self.parked:
                 self._continue()
 
+    def stop_first(self, id: str, reason: str) -> bool | None:
+        """Stop the turn of an id before the store is asked to: no call of it begins here after that.
+
+        Returns whether it is stopped; False when its end is decided, and None when only the store knows.
+        """
+        local = self._local.get(id)
+        if local is None:
+            return None
+        if local.run is None:
+            local.cancelled = local.cancelled or reason
+            return None
+        if local.run.end is not None:
+            return None if local.run.end == "cancelled" else False
+        self.stop(id, reason)
+        return True
+
     def signalled(self, id: str, reason: str | None) -> None:
         """Somebody wants the turn of an id to stop, or has steered it."""
         if reason is not None:
@@ -233,6 +251,8 @@ class SessionTurns:
                     local.log.last = max(local.log.last, record.events)
                     try:
                         local.run = turns.run(self._core, record, local)
+                        if local.cancelled is not None:
+                            local.run.stop("cancelled", local.cancelled)
                     except ToolwrightError:  # such as for want of its model: another process may have that
                         await turns.store.release(record.id, record.token)
                         for queued in list(self._local.values()):
@@ -415,6 +435,13 @@ class Turns:
             raise TurnError(f"The budget has a cost, and the model {model_spec(model)} has no price; give it one")
         id = options.get("id")
         id = f"{PREFIX}{uuid7()}" if id is None else require_text("id of a turn", id)
+        if not id:
+            raise TurnError("id='' is not usable; use text that is not empty, or None for an id of its own")
+        images = options.get("images", ())
+        if images is None:
+            images = ()
+        if not isinstance(images, Sequence) or not all(isinstance(image, Image) for image in images):
+            raise TurnError(f"images={images!r:.200} is not usable; use a list of Image(...)")
         choice, parallel, longest = (
             options.get("tool_choice", "auto"),
             options.get("parallel"),
@@ -442,7 +469,7 @@ class Turns:
         new = NewTurn(
             id=id,
             session=core.id,
-            message=user_content(encodable(message), options.get("images") or ()),
+            message=user_content(encodable(message), images),
             options=msgspec.json.encode(stored),
             at=self.clock.now(),
             anywhere=background,
@@ -451,14 +478,14 @@ class Turns:
         )
         record = await self.store.add(new, self.message_quota)
         if record.state in ENDED:
-            return Turn(self, record.id, core.id)
+            return Turn(self, record.id, core.id, form=form)
         active = self._active.get(core.id)
         local = None if active is None else active.get(id)
         if local is None:
             if record.owner is None or background:
                 # In memory nobody else can take it. Over a store a worker is wanted: this program may end at any time.
                 self._poke_worker(not self.shared.durable)
-                return Turn(self, id, core.id)
+                return Turn(self, id, core.id, form=form)
             if record.state == "queued" and active is None:
                 await self._require_no_blocked_turn(core, record, new)
             own = None if given is None or isinstance(given, str) else given
@@ -467,7 +494,7 @@ class Turns:
             # A turn that was there before must be claimed: the process that began it may have died, or still run.
             new_and_begun = record.state == "running" and record.token == 1 and record.created_at == new.at
             self._of(core).enter(local, record if new_and_begun else None)
-        return Turn(self, id, core.id, local)
+        return Turn(self, id, core.id, local, form)
 
     async def ask(self, core: SessionCore, message: str, options: AskOptions) -> TurnOutcome:
         """Run a turn, and return its outcome once it has ended or waits. Cancelling the caller cancels the turn."""
@@ -800,7 +827,13 @@ class Turns:
             TurnError: there is none, or it is another session's.
         """
         record = await self.store.find(id)
-        if record is None or session not in (None, record.session):
+        if record is not None and session not in (None, record.session):
+            raise TurnError(
+                f"The turn {id!r:.200} belongs to session {record.session!r:.200}, not to {session!r:.200}; "
+                f"use runtime.session({record.session!r:.200})",
+                "not_found",
+            )
+        if record is None:
             raise TurnError(f"There is no turn {id!r:.200} here; `turns()` lists them", "not_found")
         active = self._active.get(record.session)
         return Turn(self, record.id, record.session, None if active is None else active.get(id))
@@ -821,11 +854,19 @@ class Turns:
 class Turn:
     """The handle of a turn: await it, follow it, steer it, cancel it."""
 
-    __slots__ = ("_local", "_turns", "id", "session_id")
+    __slots__ = ("_form", "_local", "_turns", "id", "session_id")
 
-    def __init__(self, turns: Turns, id: str, session_id: str, local: LocalTurn | None = None) -> None:
+    def __init__(
+        self,
+        turns: Turns,
+        id: str,
+        session_id: str,
+        local: LocalTurn | None = None,
+        form: AnswerForm | None = None,
+    ) -> None:
         self._turns = turns
         self._local = local
+        self._form = form
         self.id = id
         self.session_id = session_id
 
@@ -834,14 +875,14 @@ class Turn:
 
     def __await__(self) -> Generator[Any, None, TurnOutcome]:
         """The outcome, once the turn has ended or waits for something outside; then it has the status "waiting"."""
-        return self._rest(to_the_end=False).__await__()
+        return self._in_form(to_the_end=False).__await__()
 
     async def wait(self, timeout: float | None = None) -> TurnOutcome | None:
         """The outcome once the turn has ended, also if it waits before; None if it has not after `timeout` seconds."""
         if timeout is None:
-            return await self._rest(to_the_end=True)
+            return await self._in_form(to_the_end=True)
         require_seconds("timeout", timeout)
-        rest = asyncio.ensure_future(self._rest(to_the_end=True))
+        rest = asyncio.ensure_future(self._in_form(to_the_end=True))
         late = asyncio.ensure_future(self._turns.clock.sleep(timeout))
         try:
             await asyncio.wait({rest, late}, return_when=asyncio.FIRST_COMPLETED)
@@ -855,6 +896,20 @@ class Turn:
         local = self._local
         while local is not None and local.error is None and local.outcome is not None and not local.ended:
             await local.changed()
+
+    async def _in_form(self, to_the_end: bool) -> TurnOutcome:
+        """The outcome, with its value in the form that the holder of this handle asked for."""
+        outcome, form, local = await self._rest(to_the_end), self._form, self._local
+        if form is None or outcome.status != "answered" or (local is not None and local.form is form):
+            return outcome
+        try:
+            value = form.read(outcome.text) if outcome.value is None else form.read_value(outcome.value)
+        except ValueError as error:
+            raise TurnError(
+                f"The turn {self.id!r} has an answer of another form: {error}; ask with the form that it was asked for",
+                "conflict",
+            ) from None
+        return replace(outcome, value=value)
 
     async def _rest(self, to_the_end: bool) -> TurnOutcome:
         turns = self._turns
@@ -905,6 +960,8 @@ class Turn:
         Raises:
             RuntimeClosed: the runtime is closed, or closes before the turn has ended.
         """
+        if isinstance(after, bool) or not isinstance(after, int) or after < 0:
+            raise TurnError(f"after={after!r:.200} is not usable; use the number of an event, or 0 for all")
         turns, number = self._turns, after
         while True:
             turns.shared.lifetime.require_open()
@@ -964,10 +1021,14 @@ class Turn:
     async def _cancel(self, reason: str) -> bool:
         turns = self._turns
         reason = encodable(require_text("reason", reason))
+        active = turns.active(self.session_id)
+        stopped = None if active is None else active.stop_first(self.id, reason)
+        if stopped is False:
+            return False
         outcome = TurnOutcome(turn_id=self.id, session=self.session_id, status="cancelled", reason=reason)
         record = await turns.store.cancel(self.id, reason, turns.clock.now(), jsonx.encode(outcome))
         if record is None:
-            return False
+            return stopped is True  # it may have ended by that before the store had the request
         active = turns.active(self.session_id)
         if active is not None:
             active.cancelled(record)

@@ -24,10 +24,11 @@ log = logging.getLogger("toolwright.calls")
 async def recover(call: ActiveCall, past: Past, key: CallKey, store: JournalStore) -> None:
     """Apply the crash policy of its tool to a call that was cut off, unless it had not even begun."""
     assert call.tool is not None
-    policy = call.tool.definition.on_crash
+    policy, refused = call.tool.definition.on_crash, call.answer
     asked = await call.env.effects.waits.waits_of(key, "approval")
     provider = restore_connections(call, await store.effects(key))
     if past.pending:
+        call.answer = None  # Its result comes from outside: the tool does not run again.
         past.recovered = "waiting"
         past.waited.append(Waited("completion"))
     elif provider is not None:
@@ -55,7 +56,11 @@ async def recover(call: ActiveCall, past: Past, key: CallKey, store: JournalStor
     else:
         past.recovered = "interrupted"
         give_up(call, interrupted(call.name))
-    if asked:
+    if refused is not None and call.answer is refused:  # such as for want of its secret argument
+        past.recovered = "interrupted"
+        if policy == "rerun" or past.started_at is not None:
+            give_up(call, refused)
+    elif asked:
         past.waited.append(Waited("approval", request=asked[-1]))
 
 

@@ -140,6 +140,8 @@ def prepare(
         failure = _unknown(name, snapshot)
     else:
         entry.name = tool.definition.name
+        if failure is not None and failure.code == "malformed_arguments" and tool.definition.secret is not None:
+            failure = _malformed("The arguments are not a JSON object")  # An excerpt may have the secret in it.
         if tool.screen is not None:
             failure = _screened(entry, tool) or failure
         if repeated:
