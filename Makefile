@@ -65,6 +65,7 @@ clean: ## Remove the environments, caches and build output
 	@find $(CODE) -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # Asking the interpreter, not the PATH: a version manager's shim may be there and still not run.
+# The wheel of claude-agent-sdk holds a program of 350 MB that no test uses; its source distribution does not.
 $(READY): pyproject.toml
 	@if ! $(PY) -c '' 2>/dev/null; then \
 	  for python in $(PYTHONS) none; do "$$python" -c '$(PROBE)' 2>/dev/null && break; done; \
@@ -77,7 +78,8 @@ $(READY): pyproject.toml
 	fi
 	@echo 'Installing toolwright and its development tools into $(VENV)'
 	@$(PY) -m pip install -qq --disable-pip-version-check --upgrade 'pip>=25.1'
-	@$(PY) -m pip install -qq --disable-pip-version-check --editable '.[cli,builtin,providers,worker]' --group dev
+	@$(PY) -m pip install -qq --disable-pip-version-check --no-binary claude-agent-sdk \
+	  --editable '.[all,claude-agent,langchain,openai-agents,pydantic-ai]' --group dev
 	@touch $@
 
 # What `make docs` needs and nothing else does.
