@@ -20,7 +20,7 @@ from bench.workload import FUNCTIONS, requests
 async def langgraph() -> SubjectOf:
     """Give a batch to `ToolNode.ainvoke` as the tool calls of one message."""
     node = ToolNode([tool(function) for function in FUNCTIONS.values()])
-    config = {"configurable": {"__pregel_runtime": Runtime()}}
+    config: Any = {"configurable": {"__pregel_runtime": Runtime()}}
 
     async def run(message: AIMessage) -> list[Any]:
         state = await node.ainvoke({"messages": [message]}, config)

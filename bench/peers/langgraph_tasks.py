@@ -12,7 +12,7 @@ os.environ["LANGSMITH_TRACING"] = "false"
 import asyncio
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.func import entrypoint, task
@@ -22,10 +22,12 @@ from bench.pairing import Effort, Subject, pair
 from bench.probe import effort_of, emit, probe_parser
 from bench.workload import DURABLE_SIZE, FUNCTIONS, Request, bare_gather, requests
 
+Durability = Literal["sync", "async"]
+
 TASKS = {name: task(function) for name, function in FUNCTIONS.items()}
 
 
-def langgraph_tasks(saver: AsyncSqliteSaver, durability: str) -> Subject[Sequence[Request], list[Any]]:
+def langgraph_tasks(saver: AsyncSqliteSaver, durability: Durability) -> Subject[Sequence[Request], list[Any]]:
     """Run the entrypoint once a batch, on a thread of its own."""
 
     @entrypoint(checkpointer=saver)
@@ -33,8 +35,8 @@ def langgraph_tasks(saver: AsyncSqliteSaver, durability: str) -> Subject[Sequenc
         return await asyncio.gather(*[TASKS[name](**arguments) for _, name, arguments in calls])
 
     async def run(calls: Sequence[Request]) -> list[Any]:
-        thread = {"configurable": {"thread_id": uuid.uuid4().hex}}
-        results: list[Any] = await gather.ainvoke(calls, thread, durability=durability)
+        thread: Any = {"configurable": {"thread_id": uuid.uuid4().hex}}
+        results: Any = await gather.ainvoke(calls, thread, durability=durability)
         return results
 
     calls = requests(DURABLE_SIZE)
@@ -44,7 +46,8 @@ def langgraph_tasks(saver: AsyncSqliteSaver, durability: str) -> Subject[Sequenc
 async def measure(effort: Effort) -> dict[str, Any]:
     """One pairing for each way to be durable, each on a file of its own."""
     found = {}
-    for name, durability in (("SQLite, durability sync", "sync"), ("SQLite as it comes", "async")):
+    ways: dict[str, Durability] = {"SQLite, durability sync": "sync", "SQLite as it comes": "async"}
+    for name, durability in ways.items():
         with new_file() as file:
             async with AsyncSqliteSaver.from_conn_string(str(file)) as saver:
                 subject = langgraph_tasks(saver, durability)
