@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from toolwright.app import App
     from toolwright.calls.batch import Batch
     from toolwright.calls.hooks import Answer, HookCall, PrepareCall, ProjectedCall, ReplaceArguments
+    from toolwright.calls.judgement import Judgement
     from toolwright.calls.policy import Policy, PolicySettings, Request, Rule
     from toolwright.calls.record import CallRecord, MemoryCallLog
     from toolwright.calls.suspend.approvals import Approval
@@ -85,6 +86,7 @@ _HOMES = {
     "Hints": "toolwright.tools.definition",
     "HookCall": "toolwright.calls.hooks",
     "Image": "toolwright.tools.outcome",
+    "Judgement": "toolwright.calls.judgement",
     "KeyRefused": "toolwright.errors",
     "MachineError": "toolwright.errors",
     "MemoryCallLog": "toolwright.calls.record",
@@ -172,6 +174,7 @@ __all__ = [
     "Hints",
     "HookCall",
     "Image",
+    "Judgement",
     "KeyRefused",
     "MachineError",
     "MemoryCallLog",

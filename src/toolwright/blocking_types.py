@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self, Unpack
 
 from toolwright.calls.hooks import Projector
+from toolwright.calls.judgement import Judgement
 from toolwright.calls.policy import Policy, PolicySettings
 from toolwright.calls.record import MemoryCallLog
 from toolwright.calls.suspend.approvals import Approval
@@ -25,6 +26,7 @@ from toolwright.stores.contracts.background_run import BackgroundRun, Status
 from toolwright.stores.contracts.run_events import RunEvent
 from toolwright.stores.contracts.schedule import Fired, Schedule
 from toolwright.tools.background_protocols import ScheduleOptions, SpawnOptions, Trigger, TriggerOptions
+from toolwright.tools.call import ToolCall
 from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import ModelClient
@@ -441,6 +443,8 @@ class BlockingSession(Protocol):
     def wait_for_idle(self, timeout: float | None = None) -> bool: ...
 
     def waits(self) -> list[OpenWait]: ...
+
+    def would(self, call: ToolCall | Mapping[str, Any], **changes: Unpack[PolicySettings]) -> Judgement: ...
 
     def start_turn(
         self,

@@ -11,6 +11,7 @@ from typing import Any, Unpack
 from toolwright import jsonx
 from toolwright.calls.active_call import CURRENT
 from toolwright.calls.batch import Batch
+from toolwright.calls.judgement import Judgement
 from toolwright.calls.policy import Policy, PolicySettings
 from toolwright.calls.suspend.approvals import Approval
 from toolwright.event_bus import Subscription
@@ -168,6 +169,22 @@ class Session:
         """Run one tool with these arguments."""
         (outcome,) = await self.run_batch([ToolCall(name=name, arguments=arguments, source="host")])
         return outcome
+
+    async def would(self, call: ToolCall | Mapping[str, Any], **changes: Unpack[PolicySettings]) -> Judgement:
+        """Say what would happen to a call that is started now: it runs, waits for a person, or fails. Start nothing.
+
+        The verdict is by the tool, the arguments, the rules and the remembered decisions only. Before-hooks and the
+        tool's prepare step, which might still change or refuse the call, are not run; nor is looked whether the call
+        came before, repeats in a loop, or lacks a secret or a connection. Nothing is recorded.
+
+        Args:
+            call: the call, in either form that a batch takes. It needs no id.
+            changes: settings of the policy for the batch that it would be in, such as `read_only=True`.
+
+        Raises:
+            ToolwrightError: it is no tool call.
+        """
+        return await self._core.would(call, changes)
 
     def cancel(self, reason: str = "the session was cancelled") -> None:
         """Cancel the turn and every batch of the session that still run here. Background runs continue, and so do turns
