@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         TurnError,
     )
     from toolwright.runtime.runtime import Runtime
-    from toolwright.session.inbox import Resolved
+    from toolwright.session.open_waits import OpenWait, Resolved
     from toolwright.session.recovery import Recovered, Unfinished
     from toolwright.session.session import Session
     from toolwright.stores.contracts.sessions import Quota, Quotas
@@ -95,6 +95,7 @@ _HOMES = {
     "ModelAnswer": "toolwright.tools.model",
     "ModelError": "toolwright.tools.model",
     "ModelRequest": "toolwright.tools.model",
+    "OpenWait": "toolwright.session.open_waits",
     "Pending": "toolwright.tools.outcome",
     "Policy": "toolwright.calls.policy",
     "PolicyError": "toolwright.errors",
@@ -108,7 +109,7 @@ _HOMES = {
     "ReplaceArguments": "toolwright.calls.hooks",
     "ReplayMismatch": "toolwright.errors",
     "Request": "toolwright.calls.policy",
-    "Resolved": "toolwright.session.inbox",
+    "Resolved": "toolwright.session.open_waits",
     "RetryPolicy": "toolwright.tools.retry_policy",
     "Rule": "toolwright.calls.policy",
     "Runtime": "toolwright.runtime.runtime",
@@ -182,6 +183,7 @@ __all__ = [
     "ModelAnswer",
     "ModelError",
     "ModelRequest",
+    "OpenWait",
     "Pending",
     "Policy",
     "PolicyError",

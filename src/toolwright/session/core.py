@@ -33,6 +33,7 @@ from toolwright.event_bus import Channel
 from toolwright.events import AnyEvent
 from toolwright.session.children import AGENT, SENDERS, Calls, SessionState, child_id
 from toolwright.session.idle import OtherWork, wait_for_idle
+from toolwright.session.open_waits import InboxClient
 from toolwright.session.parts import SharedParts
 from toolwright.session.read_only import ReadOnlySession
 from toolwright.session.secrets.log_filter import unguard_logs
@@ -73,6 +74,8 @@ class BackgroundClients(NamedTuple):
     turns: Callable[[SessionCore], TurnsClient]
     agent: Callable[[Any, SharedParts], Awaitable[AgentParts]]
     """Gives the parts of an app that runs as a sub-agent of a session with these shared parts."""
+    inbox: Callable[[], InboxClient]
+    """Gives the inbox of the store."""
 
 
 class AgentParts(NamedTuple):
