@@ -15,6 +15,7 @@ from toolwright.calls.hooks import Projector
 from toolwright.calls.policy import Policy, PolicySettings
 from toolwright.calls.record import MemoryCallLog
 from toolwright.calls.suspend.approvals import Approval
+from toolwright.calls.suspend.questions import Question
 from toolwright.events import AnyEvent
 from toolwright.session.archive.format import Exported, Imported
 from toolwright.session.children import Calls
@@ -459,6 +460,8 @@ class BlockingRuntime(Protocol):
 
     def __exit__(self, *exc: object) -> None: ...
 
+    def answer(self, key: str, value: object, *, by: str | None = None) -> Resolved: ...
+
     def approvals(self, session: str | None = None) -> list[Approval]: ...
 
     def approve(
@@ -479,6 +482,8 @@ class BlockingRuntime(Protocol):
         self, session: str | None = None, *, limit: int = 100, before: int | None = None
     ) -> list[Approval]: ...
 
+    def decline(self, key: str, reason: str | None = None, *, by: str | None = None) -> Resolved: ...
+
     def delete_session(self, session_id: str) -> bool: ...
 
     def deny(
@@ -495,6 +500,10 @@ class BlockingRuntime(Protocol):
 
     @property
     def prompt(self) -> str: ...
+
+    def questions(
+        self, session: str | None = None, *, decided: bool = False, limit: int = 100, before: int | None = None
+    ) -> list[Question]: ...
 
     def recover(self, session: str | None = None, *, scope: str | None = None) -> list[Recovered]: ...
 

@@ -19,6 +19,7 @@ RUNTIME = """
     session sessions export_session import_session delete_session rotate_secrets
     unfinished recover recover_turns
     resolve reject cancel expire signal approvals decisions approve deny
+    questions answer decline
     turns turn
     runs run schedules scheduled occur worker drain
     capabilities prompt subscribe
