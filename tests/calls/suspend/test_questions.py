@@ -56,7 +56,13 @@ async def test_a_tool_gets_the_answer_of_a_person_and_holds_no_slot_until_then(p
         assert question.deadline - question.asked_at == pytest.approx(60)
         assert (question.decision, question.answer, await runtime.approvals()) == (None, None, [])
         assert (await runtime.questions("other"), await runtime.questions("s")) == ([], [question])
-        first = await runtime.answer(question.key, "M", by="ann")
+        assert await session.questions() == [question]
+        assert [(one.kind, one.name, one.key) for one in await session.waits()] == [("question", "size", question.key)]
+        with pytest.raises(KeyRefused, match="not one of session"):
+            await runtime.session("other").answer(question.key, "M")
+        with pytest.raises(KeyRefused, match="not one of session"):
+            await runtime.session("other").decline(question.key)
+        first = await session.answer(question.key, "M", by="ann")
         second = await runtime.answer(question.key, "L", by="bob")
         third = await runtime.decline(question.key, "no")
         (outcome,) = await batch
