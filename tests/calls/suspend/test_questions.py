@@ -167,7 +167,7 @@ async def test_one_of_many_answers_at_once_is_first(place, open_runtime):
 @pytest.mark.promise("WAIT-08")
 async def test_several_questions_of_a_call_wait_side_by_side(place, open_runtime):
     @tool
-    async def plan(ctx: ToolContext) -> list:
+    async def plan(ctx: ToolContext) -> tuple:
         return await asyncio.gather(ctx.ask("where", "Where to?"), ctx.ask("when", "When?", {"type": "integer"}))
 
     runtime = await open_runtime(place, plan)
