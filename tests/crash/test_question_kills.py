@@ -4,7 +4,6 @@ import pytest
 
 from toolwright import Runtime, ToolwrightError
 
-
 ASKING = """
 @tool(on_crash="rerun")
 async def order(ctx: ToolContext, item: str) -> str:
