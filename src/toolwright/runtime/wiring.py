@@ -110,8 +110,10 @@ def wire(
             partial(Triggers, background),
             partial(SessionTurnsClient, turns),
             agents.parts,
+            lambda: inbox,
         ),
     )
+    inbox = Inbox(shared, sessions)
     scheduler = Scheduler(lambda: storage.stores().schedules, limits_of(policy, quotas.resources, queue=True))
     in_memory = None if storage.durable else MemoryTurnStore(lambda: storage.stores().messages)
     turns = Turns(
@@ -136,7 +138,7 @@ def wire(
         background=background,
         turns=turns,
         agents=agents,
-        inbox=Inbox(shared, sessions),
+        inbox=inbox,
         archives=Archives(shared, sessions, in_memory),
     )
 
