@@ -4,9 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolwright.mcp.tool_server import server
     from toolwright.mcp.server_request import Client
     from toolwright.mcp.server_sessions import per_connection, per_principal
+    from toolwright.mcp.tool_server import server
 
 # Each name is imported when it is first used: a server does not need the client, nor a client the server.
 _HOMES = {

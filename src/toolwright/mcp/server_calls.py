@@ -196,7 +196,7 @@ class ServedCalls:
                 (outcome,) = await batch.wait()
                 return outcome
             change = batch.next_change()
-            questions = await open_questions(runtime, session.id, SCOPE + flight.id)
+            questions = await open_questions(session, SCOPE + flight.id)
             if batch.done:
                 continue
             if not questions:  # It sleeps, or waits for another program.
@@ -205,9 +205,12 @@ class ServedCalls:
             forms = [each for each in questions if each.form is not None] if self._by_client else []
             if forms and request.can_answer_forms and not (flight.asking or flight.dismissed):
                 if request.modern:
-                    if not await self._take(runtime, forms, responses, request):
+                    if not await self._take(session, forms, responses, request):
+                        if any(response.get("action") == "cancel" for response in responses.values()):
+                            flight.dismissed = True
+                            continue
                         return _input_required(forms, flight.id)
-                elif not await self._show(request, runtime, flight, forms[0], change):
+                elif not await self._show(request, session, flight, forms[0], change):
                     flight.dismissed = True
                     continue
                 responses = {}
@@ -221,7 +224,7 @@ class ServedCalls:
 
     async def _take(
         self,
-        runtime: Runtime,
+        session: Session,
         forms: list[OpenQuestion],
         responses: Mapping[str, Mapping[str, Any]],
         request: ClientRequest,
@@ -231,18 +234,18 @@ class ServedCalls:
         for question in forms:
             response = responses.get(question.id)
             if response is not None:
-                taken = await _answered(runtime, question, response, request) or taken
+                taken = await _answered(session, question, response, request) or taken
         return taken
 
     async def _show(
         self,
         request: ClientRequest,
-        runtime: Runtime,
+        session: Session,
         flight: Flight,
         question: OpenQuestion,
         change: asyncio.Future[None],
     ) -> bool:
-        """Let the client show a form, until it is filled in or the call continues by itself; False if it was neither."""
+        """Let the client show a form, until it is filled in or the call continues by itself; False if neither."""
         context = request.context
         flight.asking = True
         shown = asyncio.ensure_future(
@@ -258,7 +261,7 @@ class ServedCalls:
             except (MCPError, ValidationError) as error:
                 log.warning("A client did not show the form of a question: %s", error)
                 return False
-            return await _answered(runtime, question, response.model_dump(mode="json"), request)
+            return await _answered(session, question, response.model_dump(mode="json"), request)
         finally:
             flight.asking = False
             if not shown.done():
@@ -324,11 +327,11 @@ def _responses(params: types.CallToolRequestParams) -> dict[str, dict[str, Any]]
 
 
 async def _answered(
-    runtime: Runtime, question: OpenQuestion, response: Mapping[str, Any], request: ClientRequest
+    session: Session, question: OpenQuestion, response: Mapping[str, Any], request: ClientRequest
 ) -> bool:
     client = request.client
     try:
-        return await answer(runtime, question, response, by=f"mcp:{client.principal or client.name or 'client'}")
+        return await answer(session, question, response, by=f"mcp:{client.principal or client.name or 'client'}")
     except ToolwrightError as error:
         log.warning("The answer of a client was not usable: %s", error)
         return False

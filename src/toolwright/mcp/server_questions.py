@@ -15,7 +15,7 @@ from msgspec import Struct
 from toolwright import jsonx
 from toolwright.calls.suspend.approvals import Approval
 from toolwright.errors import KeyRefused, ToolwrightError
-from toolwright.runtime.runtime import Runtime
+from toolwright.session.session import Session
 
 LONGEST_SHOWN = 4_000
 """Characters of arguments that a form shows."""
@@ -48,12 +48,12 @@ class OpenQuestion(Struct, frozen=True):
         return {"mode": "form", "message": self.message, "requestedSchema": self.form}
 
 
-async def open_questions(runtime: Runtime, session: str, scope: str) -> list[OpenQuestion]:
+async def open_questions(session: Session, scope: str) -> list[OpenQuestion]:
     """What the calls of a scope wait for that a person can answer."""
-    return [_approval(each) for each in await runtime.approvals(session) if each.scope == scope]
+    return [_approval(each) for each in await session.approvals() if each.scope == scope]
 
 
-async def answer(runtime: Runtime, question: OpenQuestion, response: Mapping[str, Any], by: str) -> bool:
+async def answer(session: Session, question: OpenQuestion, response: Mapping[str, Any], by: str) -> bool:
     """Take the answer of a client to a question; False where that decides nothing, and the question stays open.
 
     Raises:
@@ -65,9 +65,9 @@ async def answer(runtime: Runtime, question: OpenQuestion, response: Mapping[str
     reason = reason if isinstance(reason, str) and reason.strip() else None
     try:
         if action == "decline" or (action == "accept" and given.get(_APPROVE) is False):
-            await runtime.deny(question.key, reason=reason, by=by)
+            await session.deny(question.key, reason=reason, by=by)
         elif action == "accept" and given.get(_APPROVE) is True:
-            await runtime.approve(question.key, by=by)
+            await session.approve(question.key, by=by)
         elif action == "accept":
             raise ToolwrightError("The form of an approval needs approve: true or false; fill it in")
         else:

@@ -1,8 +1,8 @@
 """One request of an MCP client, as a server of tools sees it. Owns what is known of the client: its revision, its
 abilities, its connection, and whether it still wants the answer.
 
-Two facts are read from attributes that the SDK has not made public: the connection of a request, and whether the client
-cancelled it. Nothing else of the room does so.
+Some facts are read from attributes that the SDK has not made public: the connection of a request, and the channel to
+its client. Nothing else of the room does so.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 from mcp.server.request_state import authenticated_principal
+from mcp.shared.direct_dispatcher import DIRECT_TRANSPORT_KIND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Struct
 
@@ -73,8 +74,11 @@ class ClientRequest:
 
     @property
     def wants_progress(self) -> bool:
-        """True where the client gave a token for progress."""
-        return "progress_token" in self.meta or "progressToken" in self.meta
+        """True where the client gave a token for progress, or a function within this process."""
+        if "progress_token" in self.meta or "progressToken" in self.meta:
+            return True
+        channel = self.context.session._request_outbound
+        return getattr(getattr(channel, "_inner", channel), "_on_progress", None) is not None
 
     @property
     def can_answer_forms(self) -> bool:
@@ -106,11 +110,13 @@ class ClientRequest:
     def was_cancelled(self) -> bool:
         """True where the client does not want the request any more, asked when it ends early.
 
-        A connection that is lost is no cancellation, except over HTTP at 2026-07-28: there it is the only way.
+        A connection that is lost is no cancellation, except over HTTP at 2026-07-28: there it is the only way. Within
+        one process, whoever waits for the request is cancelled itself.
         """
-        if self.modern and self.over_http:
+        channel = self.context.session._request_outbound
+        if (self.modern and self.over_http) or channel.transport.kind == DIRECT_TRANSPORT_KIND:
             return True
-        return bool(self.context.session._request_outbound.cancel_requested.is_set())
+        return channel.cancel_requested.is_set()
 
     def _connection_id(self) -> str | None:
         connection = connection_of(self.context)

@@ -22,6 +22,7 @@ from toolwright.stores.contracts.store import Store
 ChooseSession: TypeAlias = Callable[[Client], str]
 """Gives the id of the session for a client."""
 
+
 class NoSession(ToolwrightError):
     """A client has no session on this server; the message says why, and is for the client."""
 
@@ -88,7 +89,7 @@ class ServedSessions:
             if self._runtime is None:
                 assert isinstance(self._target, App)
                 try:
-                    self._runtime = await self._target.open(self._store)
+                    self._runtime = await open_served(self._target, self._store)
                 except BaseException:
                     self._users -= 1
                     raise
@@ -119,6 +120,13 @@ class ServedSessions:
         if isinstance(self._target, Session):
             return self._target
         return self.runtime.session(self._choose) if isinstance(self._choose, str) else None
+
+
+async def open_served(app: App, store: str | Path | Store) -> Runtime:
+    """Open an app for a server: with a worker if it has tools for the background, so that tasks which a crash cut off
+    continue before a client asks for them."""
+    background = any(tool.definition.hints.supports_background for tool in app.catalogue().snapshot().values())
+    return await app.open(store, worker=True) if background else await app.open(store)
 
 
 def _chooser(choose: str | ChooseSession | None) -> str | ChooseSession:

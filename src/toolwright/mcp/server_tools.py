@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from toolwright.runtime.runtime import Runtime
@@ -15,9 +17,10 @@ from toolwright.wire.mcp import write_tools
 
 class OfferedTools:
     """The tools of a session for clients: those of the app, without the tools that capabilities bring by themselves,
-    such as those to wait for a background run, unless `automatic` asks for them."""
+    such as those to wait for a background run, unless `automatic` asks for them. `only` are patterns of names."""
 
-    def __init__(self, *, automatic: bool) -> None:
+    def __init__(self, *, only: Sequence[str] | None, automatic: bool) -> None:
+        self._only = only
         self._automatic = automatic
         self._seen: Snapshot | None = None
         self._offered: dict[str, ToolDefinition] = {}
@@ -49,7 +52,12 @@ class OfferedTools:
         snapshot = session.tools.snapshot()
         if snapshot is not self._seen:
             left_out = frozenset[str]() if self._automatic else _automatic_names(runtime)
-            self._offered = {name: tool.definition for name, tool in snapshot.items() if name not in left_out}
+            self._offered = {
+                name: tool.definition
+                for name, tool in snapshot.items()
+                if name not in left_out
+                and (self._only is None or any(fnmatchcase(name, pattern) for pattern in self._only))
+            }
             self._listings = {}
             self._seen = snapshot
         return self._offered

@@ -4,7 +4,7 @@ its transports are the SDK's, and `serve` runs it over stdio or HTTP.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -45,11 +45,12 @@ def server(
     version: str = toolwright.__version__,
     title: str | None = None,
     instructions: str | None = None,
+    tools: Sequence[str] | None = None,
     automatic_tools: bool = False,
     approvals: str = "client",
     wait: float = 50.0,
 ) -> ToolServer:
-    """An MCP server of the tools of an app, a runtime or one session: the SDK's low-level `Server`, to be run or mounted.
+    """An MCP server of the tools of an app, a runtime or one session: the SDK's low-level `Server`, to run or mount.
 
     `await server.run(...)` serves one connection, `server.streamable_http_app()` is an ASGI app for many, and handlers
     can be added as to any server of the SDK.
@@ -61,6 +62,8 @@ def server(
             default `per_principal`: one session for all clients that no token tells apart. See also `per_connection`.
         policy: the bounds of what clients may do: a call runs only where this policy and that of the session let it.
         name: the name of the server, for its clients; and `version`, `title`, `instructions`.
+        tools: the names of the tools to offer, or patterns such as "git_*"; by default all. A client cannot call
+            another.
         automatic_tools: whether to offer also the tools that capabilities bring by themselves, such as those to wait
             for background runs.
         approvals: "client" to let the person behind the client approve calls, where the client can show a form;
@@ -74,11 +77,13 @@ def server(
     if approvals not in ("client", "inbox"):
         raise ToolwrightError(f'approvals={approvals!r:.100} is not usable; use "client" or "inbox"')
     sessions = ServedSessions(target, session, store)
-    tools = OfferedTools(automatic=automatic_tools)
+    if isinstance(tools, str):
+        raise ToolwrightError(f"tools={tools!r:.100} is one of them; give a list")
+    offered = OfferedTools(only=tools, automatic=automatic_tools)
     calls = ServedCalls(
-        sessions, tools, policy=policy, by_client=approvals == "client", wait=require_seconds("wait", wait)
+        sessions, offered, policy=policy, by_client=approvals == "client", wait=require_seconds("wait", wait)
     )
-    return ToolServer(sessions, tools, calls, name=name, version=version, title=title, instructions=instructions)
+    return ToolServer(sessions, offered, calls, name=name, version=version, title=title, instructions=instructions)
 
 
 class ToolServer(Server[dict[str, Any]]):
