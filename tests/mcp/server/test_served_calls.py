@@ -190,12 +190,12 @@ async def test_a_client_that_cannot_ask_waits_for_the_inbox_and_then_reads_what_
         assert "was cancelled: it waited for the approval of a person" in text_of(without)
         assert await runtime.approvals() == []
 
-            first = await client.call_tool("launch", {}, meta={KEY: "k"})
-            assert first.is_error
-            assert "same idempotency key" in text_of(first)
-            (approval,) = await runtime.approvals()
-            await runtime.approve(approval.key)
-            assert text_of(await client.call_tool("launch", {}, meta={KEY: "k"})) == "launched"
+        first = await client.call_tool("launch", {}, meta={KEY: "k"})
+        assert first.is_error
+        assert "same idempotency key" in text_of(first)
+        (approval,) = await runtime.approvals()
+        await runtime.approve(approval.key)
+        assert text_of(await client.call_tool("launch", {}, meta={KEY: "k"})) == "launched"
     assert ran == [1]
 
 
