@@ -27,6 +27,7 @@ from toolwright.calls.environment import NO_LIFESPAN
 from toolwright.calls.hooks import Projector
 from toolwright.calls.policy import Policy
 from toolwright.calls.suspend.approvals import Approval
+from toolwright.calls.suspend.questions import Question
 from toolwright.clock import Clock, SystemClock
 from toolwright.effects.wait_keys import derived_key
 from toolwright.errors import ToolwrightError
@@ -322,6 +323,36 @@ class Runtime:
             KeyRefused: as for `resolve`.
         """
         return await self._open_parts().inbox.deny(key, reason, always, by)
+
+    async def questions(
+        self, session: str | None = None, *, decided: bool = False, limit: int = 100, before: int | None = None
+    ) -> list[Question]:
+        """The questions of tools that wait for a person, oldest first: to be answered or declined by their keys.
+
+        With `decided`, those that were answered or declined, expired or were cancelled, the newest first, each with its
+        `decision` and `answer`; `limit` and `before` are as in `decisions`, and hold for these only.
+        """
+        return await self._open_parts().inbox.questions(session, decided, limit, before)
+
+    async def answer(self, key: str, value: object, *, by: str | None = None) -> Resolved:
+        """Answer a question of a tool. The first to answer or decline it wins.
+
+        `by` names the person who answers; it is stored, and is in the `decision` of the question.
+
+        Raises:
+            KeyRefused: as for `resolve`.
+            ToolwrightError: the answer does not fit the schema of the question, or has no JSON form. The question stays
+                open.
+        """
+        return await self._open_parts().inbox.answer(key, value, by)
+
+    async def decline(self, key: str, reason: str | None = None, *, by: str | None = None) -> Resolved:
+        """Decline a question of a tool: it fails there as "declined", and the tool reads the reason.
+
+        Raises:
+            KeyRefused: as for `resolve`.
+        """
+        return await self._open_parts().inbox.decline(key, reason, by)
 
     # --- turns
 

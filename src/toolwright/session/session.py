@@ -14,6 +14,7 @@ from toolwright.calls.batch import Batch
 from toolwright.calls.judgement import Judgement
 from toolwright.calls.policy import Policy, PolicySettings
 from toolwright.calls.suspend.approvals import Approval
+from toolwright.calls.suspend.questions import Question
 from toolwright.event_bus import Subscription
 from toolwright.session.children import Calls
 from toolwright.session.core import SessionCore
@@ -264,6 +265,27 @@ class Session:
             KeyRefused: as for `runtime.resolve`, or the key is of another session.
         """
         return await self._inbox.resolve(key, value, self.id)
+
+    async def questions(self) -> list[Question]:
+        """The questions of the session's tools that wait for a person, oldest first."""
+        return await self._inbox.questions(self.id)
+
+    async def answer(self, key: str, value: object, *, by: str | None = None) -> Resolved:
+        """Answer a question of the session, as `runtime.answer` does.
+
+        Raises:
+            KeyRefused: as for `runtime.answer`, or the key is of another session.
+            ToolwrightError: the answer does not fit the schema of the question, which stays open.
+        """
+        return await self._inbox.answer(key, value, by, self.id)
+
+    async def decline(self, key: str, reason: str | None = None, *, by: str | None = None) -> Resolved:
+        """Decline a question of the session, as `runtime.decline` does.
+
+        Raises:
+            KeyRefused: as for `runtime.decline`, or the key is of another session.
+        """
+        return await self._inbox.decline(key, reason, by, self.id)
 
     @property
     def _inbox(self) -> InboxClient:
