@@ -21,7 +21,7 @@ RUNTIME = """
     resolve reject cancel expire signal approvals decisions approve deny
     turns turn
     runs run schedules scheduled occur worker drain
-    capabilities prompt subscribe
+    capabilities prompt servers subscribe
 """
 
 

@@ -18,6 +18,7 @@ ROOMS = (
     "calls",
     "effects",
     "events",
+    "mcp",
     "runtime.lifespan",
     "runtime",
     "schedules",
