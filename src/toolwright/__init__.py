@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from toolwright.app import App
     from toolwright.calls.batch import Batch
     from toolwright.calls.hooks import Answer, HookCall, PrepareCall, ProjectedCall, ReplaceArguments
+    from toolwright.calls.judgement import Judgement
     from toolwright.calls.policy import Policy, PolicySettings, Request, Rule
     from toolwright.calls.record import CallRecord, MemoryCallLog
     from toolwright.calls.suspend.approvals import Approval
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
         TurnError,
     )
     from toolwright.runtime.runtime import Runtime
-    from toolwright.session.inbox import Resolved
+    from toolwright.session.open_waits import OpenWait, Resolved
     from toolwright.session.recovery import Recovered, Unfinished
     from toolwright.session.session import Session
     from toolwright.stores.contracts.sessions import Quota, Quotas
@@ -85,6 +86,7 @@ _HOMES = {
     "Hints": "toolwright.tools.definition",
     "HookCall": "toolwright.calls.hooks",
     "Image": "toolwright.tools.outcome",
+    "Judgement": "toolwright.calls.judgement",
     "KeyRefused": "toolwright.errors",
     "MachineError": "toolwright.errors",
     "MemoryCallLog": "toolwright.calls.record",
@@ -93,6 +95,7 @@ _HOMES = {
     "ModelAnswer": "toolwright.tools.model",
     "ModelError": "toolwright.tools.model",
     "ModelRequest": "toolwright.tools.model",
+    "OpenWait": "toolwright.session.open_waits",
     "Pending": "toolwright.tools.outcome",
     "Policy": "toolwright.calls.policy",
     "PolicyError": "toolwright.errors",
@@ -106,7 +109,7 @@ _HOMES = {
     "ReplaceArguments": "toolwright.calls.hooks",
     "ReplayMismatch": "toolwright.errors",
     "Request": "toolwright.calls.policy",
-    "Resolved": "toolwright.session.inbox",
+    "Resolved": "toolwright.session.open_waits",
     "RetryPolicy": "toolwright.tools.retry_policy",
     "Rule": "toolwright.calls.policy",
     "Runtime": "toolwright.runtime.runtime",
@@ -171,6 +174,7 @@ __all__ = [
     "Hints",
     "HookCall",
     "Image",
+    "Judgement",
     "KeyRefused",
     "MachineError",
     "MemoryCallLog",
@@ -179,6 +183,7 @@ __all__ = [
     "ModelAnswer",
     "ModelError",
     "ModelRequest",
+    "OpenWait",
     "Pending",
     "Policy",
     "PolicyError",

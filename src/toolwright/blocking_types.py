@@ -12,19 +12,21 @@ from pathlib import Path
 from typing import Any, Protocol, Self, Unpack
 
 from toolwright.calls.hooks import Projector
+from toolwright.calls.judgement import Judgement
 from toolwright.calls.policy import Policy, PolicySettings
 from toolwright.calls.record import MemoryCallLog
 from toolwright.calls.suspend.approvals import Approval
 from toolwright.events import AnyEvent
 from toolwright.session.archive.format import Exported, Imported
 from toolwright.session.children import Calls
-from toolwright.session.inbox import Resolved
+from toolwright.session.open_waits import OpenWait, Resolved
 from toolwright.session.recovery import Recovered, Unfinished
 from toolwright.stores.contracts.archives import SessionInfo
 from toolwright.stores.contracts.background_run import BackgroundRun, Status
 from toolwright.stores.contracts.run_events import RunEvent
 from toolwright.stores.contracts.schedule import Fired, Schedule
 from toolwright.tools.background_protocols import ScheduleOptions, SpawnOptions, Trigger, TriggerOptions
+from toolwright.tools.call import ToolCall
 from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import ModelClient
@@ -332,6 +334,17 @@ class BlockingSession(Protocol):
         id: str | None = None,
     ) -> TurnOutcome: ...
 
+    def approvals(self) -> list[Approval]: ...
+
+    def approve(
+        self,
+        key: str,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        always: Mapping[str, Any] | None = None,
+        by: str | None = None,
+    ) -> Resolved: ...
+
     @property
     def attachments(self) -> BlockingAttachments: ...
 
@@ -352,6 +365,15 @@ class BlockingSession(Protocol):
     def connections(self) -> list[Connection]: ...
 
     def definitions(self) -> list[ToolDefinition]: ...
+
+    def deny(
+        self,
+        key: str,
+        *,
+        reason: str | None = None,
+        always: Mapping[str, Any] | None = None,
+        by: str | None = None,
+    ) -> Resolved: ...
 
     @property
     def details(self) -> BlockingDetails: ...
@@ -374,6 +396,8 @@ class BlockingSession(Protocol):
     def on(
         self, topic: str, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[TriggerOptions]
     ) -> Trigger: ...
+
+    def resolve(self, key: str, value: object = None) -> Resolved: ...
 
     @property
     def resources(self) -> BlockingResources: ...
@@ -418,6 +442,10 @@ class BlockingSession(Protocol):
     def triggers(self) -> list[Trigger]: ...
 
     def wait_for_idle(self, timeout: float | None = None) -> bool: ...
+
+    def waits(self) -> list[OpenWait]: ...
+
+    def would(self, call: ToolCall | Mapping[str, Any], **changes: Unpack[PolicySettings]) -> Judgement: ...
 
     def start_turn(
         self,

@@ -70,7 +70,8 @@ class ReplayMismatch(ToolwrightError):
 
 
 class KeyRefused(ToolwrightError):
-    """A key cannot be used: `why` is "forged", "unknown", "revoked", "over", or "kind" for the key of another wait."""
+    """A key cannot be used: `why` is "forged", "unknown", "revoked", "over", "kind" for the key of another wait, or
+    "session" for the key of another session."""
 
     def __init__(self, message: str, why: str) -> None:
         super().__init__(message)

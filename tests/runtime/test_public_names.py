@@ -7,11 +7,12 @@ from toolwright import Runtime, Session
 SESSION = """
     id policy tools
     ask start_turn turns turn
-    run_batch start_batch call cancel wait_for_idle batches cancel_waits revoke subscribe
+    run_batch start_batch call would cancel wait_for_idle batches cancel_waits revoke subscribe
     spawn track runs run schedule schedules scheduled on off triggers
     catalogue offered definitions
     files kv details secrets messages attachments resources
     connect disconnect connections
+    waits approvals approve deny resolve
 """
 RUNTIME = """
     open open_blocking close

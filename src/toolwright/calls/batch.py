@@ -215,8 +215,11 @@ class Batch:
                 self.cancel(f"call {outcome.call_id!r} failed")
         self._left -= 1
         watchers = self._watchers
-        if watchers is not None and (watchers.changes or watchers.quiets):
-            watchers.tell_change()
+        if watchers is not None:
+            if watchers.calls:
+                watchers.tell_outcome(call.position, outcome)
+            if watchers.changes or watchers.quiets:
+                watchers.tell_change()
         if self.parent is not None:
             if self._left == 0:
                 self.parent.nested = tuple([each for each in self.parent.nested if each is not self])
@@ -294,6 +297,14 @@ class Batch:
                 for call in list(self._calls):
                     cancel(call, reason)
 
+    def cancel_call(self, position: int, reason: str = "the call was cancelled") -> None:
+        """Stop one call of the batch, by its position: it never starts, or gets its grace. The others continue."""
+        call = next((call for call in self._without_outcome() if call.position == position), None)
+        if call is not None and self._launch is not None:
+            reason = encodable(require_text("reason", reason))
+            if not self._launch.call_off_one(call, reason):
+                cancel(call, reason)
+
     def __await__(self) -> Generator[Any, None, list[ToolOutcome]]:
         return self.wait().__await__()
 
@@ -344,6 +355,31 @@ class Batch:
         pending = {call.position: ToolOutcome(call.call_id, call.name, "pending") for call in self._without_outcome()}
         return [pending[position] if outcome is None else outcome for position, outcome in enumerate(self._outcomes)]
 
+    def outcome_of(self, position: int) -> ToolOutcome | None:
+        """The outcome of the call at a position, if it has one yet."""
+        return self._outcomes[position]
+
+    def tell(self, futures: list[asyncio.Future[ToolOutcome]]) -> None:
+        """Give each future the outcome of the call at its position, when the call has it or the batch is quiet.
+
+        A call that waits for something outside then has the outcome "pending". A future that is done is left alone.
+        """
+        for future, outcome in zip(futures, self._outcomes, strict=True):
+            if outcome is not None and not future.done():
+                future.set_result(outcome)
+        if self._left:
+            watchers = self._watch()
+            watchers.calls.append(futures)
+            watchers.until_quiet().add_done_callback(functools.partial(self._tell_pending, futures))
+
+    def _tell_pending(self, futures: list[asyncio.Future[ToolOutcome]], quiet: asyncio.Future[None]) -> None:
+        for call in self._without_outcome():
+            future = futures[call.position]
+            if not future.done():
+                future.set_result(ToolOutcome(call.call_id, call.name, "pending"))
+        if self._watchers is not None:
+            self._watchers.calls = [each for each in self._watchers.calls if each is not futures]
+
     def next_change(self) -> asyncio.Future[None]:
         """Done when the next call has its outcome, or begins or ends to wait for something outside."""
         return self._watch().until_change()
@@ -393,7 +429,18 @@ class Launch:
     launches the calls when it is done. `prepares` means that the tool of one has a prepare step.
     """
 
-    __slots__ = ("_above", "_batch", "_calls", "_context", "_driver", "_env", "_lane", "_limits", "_prepares")
+    __slots__ = (
+        "_above",
+        "_batch",
+        "_called_off",
+        "_calls",
+        "_context",
+        "_driver",
+        "_env",
+        "_lane",
+        "_limits",
+        "_prepares",
+    )
 
     def __init__(self, batch: Batch, calls: list[ActiveCall], prepares: bool) -> None:
         self._batch = batch
@@ -402,6 +449,7 @@ class Launch:
         self._context = context = batch.context
         self._env = context.env
         self._driver: asyncio.Task[None] | None = None
+        self._called_off: dict[int, str] = {}  # reasons by the positions of calls that were stopped before the launch
         self._lane = Lane(context.env, copy_context())
         self._above: Ticket | None = None
         limits = context.outer_limits
@@ -441,6 +489,13 @@ class Launch:
             return False
         if self._env.know is None:  # else it continues until that is known: the reason of the stop may hold a secret
             self._driver.cancel()
+        return True
+
+    def call_off_one(self, call: ActiveCall, reason: str) -> bool:
+        """Do not start one call, when the wait before the launch is done; False when there is none."""
+        if self._driver is None:
+            return False
+        self._called_off.setdefault(call.position, reason)
         return True
 
     # --- waits before the launch
@@ -555,13 +610,13 @@ class Launch:
             for looping, warning in find_loops(context.loops, new, policy):
                 publish(self._env, looping, CallWarning(*about(looping), "loop", warning))
         for call in calls:
-            tool = call.tool
-            if call.phase is not NEW or (call.shares is not None and batch.stop_reason is None):
+            tool, stop_reason = call.tool, batch.stop_reason or self._called_off.get(call.position)
+            if call.phase is not NEW or (call.shares is not None and stop_reason is None):
                 continue  # stopped by the failure of a call before it, or ended by the call it shares
             if call.outcome is not None or call.answer is not None or tool is None:
                 end_now(call, call.outcome or call.answer)
                 continue
-            if call.past is not None and batch.stop_reason is None and wait_again(call, call.past, self._launch):
+            if call.past is not None and stop_reason is None and wait_again(call, call.past, self._launch):
                 continue
             plan = call.plan = plans.get(tool) or context.plan(tool, timeout_of(tool.definition, policy))
             if timeout is not None:
@@ -571,13 +626,13 @@ class Launch:
                 if call.outcome is not None:
                     end_now(call, call.outcome)
                     continue
-                if verdict is not None and batch.stop_reason is None:
+                if verdict is not None and stop_reason is None:
                     wait_for_approval(call, verdict.rule, verdict.reason, self._launch)
                     continue
             elif plan.allowed_by:
                 call.decided_by = plan.allowed_by
-            if batch.stop_reason is not None:
-                cancel(call, batch.stop_reason)
+            if stop_reason is not None:
+                cancel(call, stop_reason)
                 continue
             claims = tool.claims
             if type(claims) is not tuple:
@@ -611,12 +666,14 @@ class Launch:
 class Watchers:
     """The tasks that wait for the end of a batch, for its quiet, or for its next change; most batches have none."""
 
-    __slots__ = ("_ends", "_is_quiet", "_loop", "changes", "quiets")
+    __slots__ = ("_ends", "_is_quiet", "_looks", "_loop", "calls", "changes", "quiets")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, is_quiet: Callable[[], bool]) -> None:
         self._loop = loop
         self._is_quiet = is_quiet
         self._ends: list[asyncio.Future[None]] = []
+        self._looks = False
+        self.calls: list[list[asyncio.Future[ToolOutcome]]] = []
         self.quiets: list[asyncio.Future[None]] = []
         self.changes: list[asyncio.Future[None]] = []
 
@@ -641,6 +698,12 @@ class Watchers:
         if self.changes:
             _wake(self.changes)
 
+    def tell_outcome(self, position: int, outcome: ToolOutcome) -> None:
+        """A call has its outcome."""
+        for futures in self.calls:
+            if not futures[position].done():
+                futures[position].set_result(outcome)
+
     def tell_end(self) -> None:
         """Every call has its outcome."""
         _wake(self._ends)
@@ -652,9 +715,12 @@ class Watchers:
 
     def _look_soon(self) -> None:
         # Not at once: the calls that a finished call blocked are about to start.
-        self._loop.call_soon(self._look)
+        if not self._looks:
+            self._looks = True
+            self._loop.call_soon(self._look)
 
     def _look(self) -> None:
+        self._looks = False
         if self._is_quiet():
             _wake(self.quiets)
 

@@ -38,8 +38,8 @@ from toolwright.runtime.stores import open_storage
 from toolwright.runtime.wiring import Parts, prompt_of, wire
 from toolwright.schedules.schedules import ScheduleHandle, find_schedule, list_schedules
 from toolwright.session.archive.format import Exported, Imported
-from toolwright.session.inbox import Resolved
 from toolwright.session.open_sessions import require_session_id
+from toolwright.session.open_waits import Resolved
 from toolwright.session.recovery import Recovered, Unfinished, recover, unfinished
 from toolwright.session.secrets.secrets import rotate
 from toolwright.session.session import Session

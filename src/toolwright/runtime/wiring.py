@@ -118,8 +118,10 @@ def wire(
             partial(Triggers, background),
             partial(SessionTurnsClient, turns),
             agents.parts,
+            lambda: inbox,
         ),
     )
+    inbox = Inbox(shared, sessions)
     scheduler = Scheduler(lambda: storage.stores().schedules, limits_of(policy, quotas.resources, queue=True))
     in_memory = None if storage.durable else MemoryTurnStore(lambda: storage.stores().messages)
     turns = Turns(
@@ -145,7 +147,7 @@ def wire(
         turns=turns,
         agents=agents,
         remote=remote,
-        inbox=Inbox(shared, sessions),
+        inbox=inbox,
         archives=Archives(shared, sessions, in_memory),
     )
 

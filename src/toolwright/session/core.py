@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,7 +19,9 @@ from toolwright.calls.batch import Batch
 from toolwright.calls.context import BatchContext
 from toolwright.calls.environment import CallEnvironment, SaveEvent
 from toolwright.calls.hooks import Hooks, Projector
+from toolwright.calls.judgement import Judgement, judge
 from toolwright.calls.policy import Policy, PolicySettings
+from toolwright.calls.prepare.prepare import named
 from toolwright.calls.redact import learn_secrets, off_loop
 from toolwright.calls.redactor import Redactor
 from toolwright.calls.schedule.admission import Admission, Limit
@@ -31,6 +33,7 @@ from toolwright.event_bus import Channel
 from toolwright.events import AnyEvent
 from toolwright.session.children import AGENT, SENDERS, Calls, SessionState, child_id
 from toolwright.session.idle import OtherWork, wait_for_idle
+from toolwright.session.open_waits import InboxClient
 from toolwright.session.parts import SharedParts
 from toolwright.session.read_only import ReadOnlySession
 from toolwright.session.secrets.log_filter import unguard_logs
@@ -71,6 +74,8 @@ class BackgroundClients(NamedTuple):
     turns: Callable[[SessionCore], TurnsClient]
     agent: Callable[[Any, SharedParts], Awaitable[AgentParts]]
     """Gives the parts of an app that runs as a sub-agent of a session with these shared parts."""
+    inbox: Callable[[], InboxClient]
+    """Gives the inbox of the store."""
 
 
 class AgentParts(NamedTuple):
@@ -282,6 +287,16 @@ class SessionCore:
             await learn_secrets(self.environment, calls, self.all_tools(), self.policy.max_argument_bytes)
         # Nested calls take their steps in tasks of their own, or tools that call tools would exhaust the stack.
         return await self.make_batch(calls, scope, changes, parent).start(at_once=parent is None).wait()
+
+    async def would(self, call: ToolCall | Mapping[str, Any], changes: PolicySettings) -> Judgement:
+        """Judge a call as a batch would that is started now."""
+        await self.know_secrets()
+        # With an id, a call of a tool does not count among those that the tool makes: these are named by their number.
+        calls, parent = [named(call)], CURRENT.get()
+        await learn_secrets(self.environment, calls, self.all_tools(), self.policy.max_argument_bytes)
+        batch = self.make_batch(calls, "", changes, parent)
+        self._ended(batch)  # it is never started
+        return await judge(*batch.calls)
 
     def start_run(self, call: ToolCall, run: RunBatch) -> Batch:
         """Start the call of a background run. It takes no slots of the session, and no other call waits for it."""

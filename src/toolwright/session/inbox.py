@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwright import jsonx
@@ -21,8 +20,8 @@ from toolwright.calls.suspend.approvals import (
 )
 from toolwright.effects.controller import EffectController
 from toolwright.errors import InvalidArguments, KeyRefused, ToolwrightError
-from toolwright.plain_data import plain_data
 from toolwright.session.open_sessions import OpenSessions, require_session_id
+from toolwright.session.open_waits import OpenWait, Resolved
 from toolwright.session.parts import SharedParts
 from toolwright.stores.contracts.waits import INBOX, Remembered, Resolution, Standing, Wait, WaitKey, WaitKind
 from toolwright.tools.arguments import HIDDEN, is_hidden
@@ -30,24 +29,6 @@ from toolwright.tools.outcome import Failure, encodable
 from toolwright.tools.subject import Subject
 from toolwright.tools.tool import Tool
 from toolwright.tools.validation_messages import json_path
-
-
-class Resolved(Struct, frozen=True):
-    """The resolution of a key. `first` is False if it was resolved before: then nothing was changed.
-
-    `status` is "ok", "error", "cancelled" or "expired"; `value` and `failure` are the result that the call got.
-    """
-
-    first: bool
-    status: Literal["ok", "error", "cancelled", "expired"]
-    value: Any = None
-    failure: Failure | None = None
-    reason: str | None = None
-    at: float = 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        """The answer as plain data; instants are RFC 3339 text."""
-        return plain_data(self)
 
 
 class Inbox:
@@ -58,9 +39,9 @@ class Inbox:
         self._controller = shared.effects
         self._clock = shared.clock
 
-    async def resolve(self, key: str, value: object) -> Resolved:
-        """Complete the wait of a key with a value."""
-        named = self._read(key, "completion", "event")
+    async def resolve(self, key: str, value: object, session: str | None = None) -> Resolved:
+        """Complete the wait of a key with a value; with a session, only of one of its calls."""
+        named = self._read(key, "completion", "event", of=session)
         return _shown(await self._controller.resolve(named, Resolution("ok", self._clock.now(), _json(value))))
 
     async def reject(self, key: str, code: str, message: str, category: str) -> Resolved:
@@ -92,6 +73,22 @@ class Inbox:
         waits = await self._controller.waits.waiting(session, INBOX)
         return [_to_approval(self._controller, wait) for wait in waits]
 
+    async def waits(self, session: str) -> list[OpenWait]:
+        """What the calls of a session wait for, oldest first."""
+        require_session_id(session)
+        return [
+            OpenWait(
+                key=self._controller.write_key(wait.key),
+                kind=wait.key.kind,
+                scope=wait.key.call.scope,
+                call_id=wait.key.call.call_id,
+                name="" if wait.key.kind in ("approval", "crash", "completion") else wait.key.name,
+                opened_at=wait.opened_at or 0.0,
+                deadline=wait.deadline,
+            )
+            for wait in await self._controller.waits.waiting(session)
+        ]
+
     async def decisions(self, session: str | None, limit: int, before: int | None) -> list[Approval]:
         """The decisions, the newest first."""
         if session is not None:
@@ -120,9 +117,10 @@ class Inbox:
         arguments: Mapping[str, Any] | None,
         always: Mapping[str, Any] | None,
         by: str | None,
+        session: str | None = None,
     ) -> Resolved:
         """Let a call run. Other arguments are checked first where the tool is known here."""
-        named = self._read(key, *INBOX)
+        named = self._read(key, *INBOX, of=session)
         resolution = _approved(self._clock.now(), arguments, by, always)
         if arguments is not None and (asked := await self._asked(named)) is not None:
             about = jsonx.decode(asked.detail, type=Asked)
@@ -132,9 +130,16 @@ class Inbox:
         remembered = None if always is None else await self._remembered(named, "allow", always, resolution)
         return _shown(await self._controller.resolve(named, resolution, remembered))
 
-    async def deny(self, key: str, reason: str | None, always: Mapping[str, Any] | None, by: str | None) -> Resolved:
+    async def deny(
+        self,
+        key: str,
+        reason: str | None,
+        always: Mapping[str, Any] | None,
+        by: str | None,
+        session: str | None = None,
+    ) -> Resolved:
         """Deny a call."""
-        named, said = self._read(key, *INBOX), reason
+        named, said = self._read(key, *INBOX, of=session), reason
         if reason is not None:
             said = await self._sessions.redacted(named.call.session, reason)
         resolution = _denied(self._clock.now(), said, by, always)
@@ -155,8 +160,10 @@ class Inbox:
         waits = await self._controller.waits.waiting(key.call.session, (key.kind,))
         return next((wait for wait in waits if wait.key == key), None)
 
-    def _read(self, key: str, *kinds: WaitKind) -> WaitKey:
+    def _read(self, key: str, *kinds: WaitKind, of: str | None = None) -> WaitKey:
         named = self._controller.read_key(key)
+        if of is not None and named.call.session != of:
+            raise KeyRefused(f"The key is not one of session {of!r}; use the key of one of its calls", "session")
         if named.kind not in kinds:
             verbs = {"signal": "runtime.signal", "approval": "runtime.approve", "crash": "runtime.approve"}
             verb = verbs.get(named.kind, "runtime.resolve")

@@ -11,10 +11,13 @@ from typing import Any, Unpack
 from toolwright import jsonx
 from toolwright.calls.active_call import CURRENT
 from toolwright.calls.batch import Batch
+from toolwright.calls.judgement import Judgement
 from toolwright.calls.policy import Policy, PolicySettings
+from toolwright.calls.suspend.approvals import Approval
 from toolwright.event_bus import Subscription
 from toolwright.session.children import Calls
 from toolwright.session.core import SessionCore
+from toolwright.session.open_waits import InboxClient, OpenWait, Resolved
 from toolwright.session.secrets.secrets import Secrets
 from toolwright.session.services.attachments import Attachments
 from toolwright.session.services.connections import MOST, require_provider, to_detail
@@ -167,6 +170,22 @@ class Session:
         (outcome,) = await self.run_batch([ToolCall(name=name, arguments=arguments, source="host")])
         return outcome
 
+    async def would(self, call: ToolCall | Mapping[str, Any], **changes: Unpack[PolicySettings]) -> Judgement:
+        """Say what would happen to a call that is started now: it runs, waits for a person, or fails. Start nothing.
+
+        The verdict is by the tool, the arguments, the rules and the remembered decisions only. Before-hooks and the
+        tool's prepare step, which might still change or refuse the call, are not run; nor is looked whether the call
+        came before, repeats in a loop, or lacks a secret or a connection. Nothing is recorded.
+
+        Args:
+            call: the call, in either form that a batch takes. It needs no id.
+            changes: settings of the policy for the batch that it would be in, such as `read_only=True`.
+
+        Raises:
+            ToolwrightError: it is no tool call.
+        """
+        return await self._core.would(call, changes)
+
     def cancel(self, reason: str = "the session was cancelled") -> None:
         """Cancel the turn and every batch of the session that still run here. Background runs continue, and so do turns
         in the queue; each has its own `cancel`."""
@@ -186,6 +205,60 @@ class Session:
     def batches(self) -> tuple[Batch, ...]:
         """The running batches, those of background runs among them."""
         return self._core.batches
+
+    # --- calls that wait for something outside
+
+    async def waits(self) -> list[OpenWait]:
+        """What the calls of the session wait for outside, oldest first, each with the key that answers it."""
+        return await self._inbox.waits(self.id)
+
+    async def approvals(self) -> list[Approval]:
+        """The calls of the session that wait for a person, oldest first."""
+        return await self._inbox.approvals(self.id)
+
+    async def approve(
+        self,
+        key: str,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        always: Mapping[str, Any] | None = None,
+        by: str | None = None,
+    ) -> Resolved:
+        """Let a call of the session run, as `runtime.approve` does.
+
+        Raises:
+            KeyRefused: as for `runtime.approve`, or the key is of another session.
+            ToolwrightError: the other arguments do not fit the tool.
+        """
+        return await self._inbox.approve(key, arguments, always, by, self.id)
+
+    async def deny(
+        self,
+        key: str,
+        *,
+        reason: str | None = None,
+        always: Mapping[str, Any] | None = None,
+        by: str | None = None,
+    ) -> Resolved:
+        """Deny a call of the session, as `runtime.deny` does.
+
+        Raises:
+            KeyRefused: as for `runtime.deny`, or the key is of another session.
+        """
+        return await self._inbox.deny(key, reason, always, by, self.id)
+
+    async def resolve(self, key: str, value: object = None) -> Resolved:
+        """Complete what a call of the session waits for, as `runtime.resolve` does.
+
+        Raises:
+            KeyRefused: as for `runtime.resolve`, or the key is of another session.
+        """
+        return await self._inbox.resolve(key, value, self.id)
+
+    @property
+    def _inbox(self) -> InboxClient:
+        self._core.shared.lifetime.require_open()
+        return self._core.background.inbox()
 
     async def cancel_waits(self, reason: str = "the waits of the session were cancelled") -> int:
         """Cancel whatever the session's calls wait for outside, in every process; return how many waits there were."""

@@ -34,6 +34,9 @@ _NEEDS_APPROVAL = Verdict("ask", "approval", "the tool requires approval")
 _SUGGESTS_APPROVAL = Verdict("ask", "approval", "the tool suggests approval, and the policy asks for those too")
 
 
+_NOBODY_ASKED = "it needs approval, and this policy does not wait for one (on_ask='deny')"
+
+
 class BrokenRule(Exception):
     """The code of a rule raised; the cause is its exception."""
 
@@ -183,9 +186,10 @@ def _because(verdict: Verdict, match: Match) -> Verdict:
 
 
 def authorise(prepared: PreparedCall, judge: Judge, *, approved: bool = False) -> Verdict | None:
-    """Let the call continue, end it with the rule that decided, or return the question that must be asked first.
+    """Let the call continue, or return the verdict by which it must not: a question to be asked first, or a refusal.
 
-    `approved` means that a person was asked, and approved it: then only a rule that denies it stops it.
+    A refused call has its failure as its outcome. `approved` means that a person was asked, and approved it: then only
+    a rule that denies it stops it.
     """
     try:
         verdict = judge.judge(prepared)
@@ -219,15 +223,18 @@ def authorise(prepared: PreparedCall, judge: Judge, *, approved: bool = False) -
         return None
     if verdict.effect == "ask" and judge.may_ask:
         return verdict
-    reason = f": {verdict.reason}" if verdict.reason else ""
+    code = "denied"
     if verdict.effect == "ask":
-        reason += "; it needs approval, and this policy does not wait for one (on_ask='deny')"
+        code = "needs_approval"
+        cause = f"{verdict.reason}; " if verdict.reason else ""
+        verdict = Verdict("deny", verdict.rule, f"{cause}{_NOBODY_ASKED}")
+    reason = f": {verdict.reason}" if verdict.reason else ""
     prepared.fail(
         Failure(
             category="permission_denied",
-            code="needs_approval" if verdict.effect == "ask" else "denied",
+            code=code,
             message=f"Tool {prepared.name!r} may not run (rule {verdict.rule!r}){reason}",
             source="policy",
         )
     )
-    return None
+    return verdict

@@ -85,14 +85,14 @@ def require_allowed(
     entry.source = source or origin.source
     entry.parent_id = None if origin.call is None else origin.call.call_id
     verdict = authorise(entry, _judge(origin, session))
+    if entry.outcome is not None and entry.outcome.failure is not None:
+        raise refused(entry.outcome.failure)
     if verdict is not None and outright:
         raise RunRefused(
             f"{tool.name!r} may not be started without an approval (rule {verdict.rule!r}), and nobody can be asked "
             "for work that happens elsewhere; let a call start it that may",
             "needs_approval",
         )
-    if entry.outcome is not None and entry.outcome.failure is not None:
-        raise refused(entry.outcome.failure)
 
 
 def require_not_denied(origin: Origin, session: str, tool: Tool) -> None:

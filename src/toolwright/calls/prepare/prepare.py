@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolwright import jsonx
 from toolwright.calls.exception_failures import invalid
 from toolwright.errors import InvalidArguments, ToolwrightError
@@ -159,6 +161,16 @@ def prepare(
         failure = _cut_off(call.cut_off)
     if failure is not None:
         entry.fail(failure)
+
+
+def named(given: ToolCall | Mapping[str, Any]) -> ToolCall:
+    """A call with an id: its own, or a fresh one.
+
+    Raises:
+        ToolwrightError: it is no tool call.
+    """
+    call = given if type(given) is ToolCall else _from_mapping(given)
+    return call if call.id is not None else replace(call, id=new_id("call"))
 
 
 def _from_mapping(given: object) -> ToolCall:

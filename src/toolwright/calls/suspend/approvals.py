@@ -197,11 +197,10 @@ def _stop_asking(call: ActiveCall) -> None:
 async def ask_approval(call: ActiveCall, question: Question) -> Failure | None:
     """Ask for approval of a call, and wait for the answer: None to continue, perhaps with other arguments."""
     assert call.tool is not None
-    env = call.env
     if question.kind == "approval":
-        remembered = _matching(await env.effects.waits.remembered(env.session_id), call.tool.definition, call.raw)
+        remembered = await remembered_for(call)
         if remembered is not None:
-            call.decided_by = f"{remembered.effect} always"
+            call.decided_by = remembered_rule(remembered)
             verdict: Verdict = "approved" if remembered.effect == "allow" else "denied"
             call.decision = Decision(verdict, remembered.at, remembered.by, remembered.reason, always=True)
             return None if remembered.effect == "allow" else _denied(call, question, remembered.reason)
@@ -316,6 +315,18 @@ def _denied(call: ActiveCall, question: Question, reason: str | None) -> Failure
         message=f"Tool {call.name!r} may not run: a person denied it{f': {reason}' if reason else ''}",
         source="policy",
     )
+
+
+async def remembered_for(call: ActiveCall) -> Remembered | None:
+    """The decision of a person about earlier calls that applies to this one, too, if there is one."""
+    assert call.tool is not None
+    env = call.env
+    return _matching(await env.effects.waits.remembered(env.session_id), call.tool.definition, call.raw)
+
+
+def remembered_rule(decision: Remembered) -> str:
+    """The name of the rule that a remembered decision is: "allow always" or "deny always"."""
+    return f"{decision.effect} always"
 
 
 def _matching(decisions: list[Remembered], tool: ToolDefinition, raw: bytes) -> Remembered | None:

@@ -26,7 +26,8 @@ from toolwright.cli.input.pick_approval import Chosen, choose
 from toolwright.cli.input.stores import opened, require_store
 from toolwright.cli.run_turns import user_name
 from toolwright.errors import KeyRefused
-from toolwright.session.inbox import Resolved, require_fitting
+from toolwright.session.inbox import require_fitting
+from toolwright.session.open_waits import Resolved
 from toolwright.tools.registry import Catalogue
 
 Verb = Literal["approve", "deny"]

@@ -19,7 +19,7 @@ from toolwright.cli.input.arguments import read_json
 from toolwright.cli.input.stores import opened, require_store
 from toolwright.errors import KeyRefused
 from toolwright.runtime.runtime import Runtime
-from toolwright.session.inbox import Resolved
+from toolwright.session.open_waits import Resolved
 
 
 def resolve(
