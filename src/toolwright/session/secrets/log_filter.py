@@ -23,6 +23,7 @@ ROOMS = (
     "runtime",
     "schedules",
     "session",
+    "tools",
     "turns",
 )
 LOGGERS = ("toolwright", *(f"toolwright.{room}" for room in ROOMS))
