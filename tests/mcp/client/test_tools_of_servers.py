@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.mcp.conftest import HANDSHAKE, MODERN, call, lines, raw, stdio, until
+from tests.mcp.client.conftest import HANDSHAKE, MODERN, call, lines, raw, stdio, until
 from tests.support import fail_after
 from toolwright import App, ToolCall
 from toolwright.events import CallOutput, CallProgress
