@@ -396,6 +396,15 @@ class BlockingSession(Protocol):
         self, topic: str, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[TriggerOptions]
     ) -> Trigger: ...
 
+    def reject(
+        self,
+        key: str,
+        *,
+        code: str = "rejected",
+        message: str = "It was rejected from outside",
+        category: str = "external",
+    ) -> Resolved: ...
+
     def resolve(self, key: str, value: object = None) -> Resolved: ...
 
     @property

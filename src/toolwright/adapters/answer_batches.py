@@ -10,16 +10,18 @@ import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from toolwright.calls.batch import Batch
-from toolwright.calls.policy import PolicySettings
-from toolwright.calls.suspend.approvals import Approval
 from toolwright.errors import KeyRefused
-from toolwright.session.open_waits import OpenWait
-from toolwright.session.session import Session
-from toolwright.tools.call import ToolCall
-from toolwright.tools.outcome import ToolOutcome
+
+if TYPE_CHECKING:  # Importing an adapter costs little more than importing its framework.
+    from toolwright.calls.batch import Batch
+    from toolwright.calls.policy import PolicySettings
+    from toolwright.calls.suspend.approvals import Approval
+    from toolwright.session.open_waits import OpenWait
+    from toolwright.session.session import Session
+    from toolwright.tools.call import ToolCall
+    from toolwright.tools.outcome import ToolOutcome
 
 
 class _Collected:

@@ -255,6 +255,21 @@ class Session:
         """
         return await self._inbox.resolve(key, value, self.id)
 
+    async def reject(
+        self,
+        key: str,
+        *,
+        code: str = "rejected",
+        message: str = "It was rejected from outside",
+        category: str = "external",
+    ) -> Resolved:
+        """Complete what a call of the session waits for with an error, as `runtime.reject` does.
+
+        Raises:
+            KeyRefused: as for `runtime.resolve`, or the key is of another session.
+        """
+        return await self._inbox.reject(key, code, message, category, self.id)
+
     @property
     def _inbox(self) -> InboxClient:
         self._core.shared.lifetime.require_open()
