@@ -74,6 +74,11 @@ class AnswerBatches:
             raise fault
         return outcome
 
+    async def finish(self, call: ToolCall, scope: str) -> ToolOutcome:
+        """Wait for the outcome of a pending call, however long that takes; cancelling the wait cancels the call."""
+        (outcome,) = await self.session.start_batch([call], scope=scope, **self._changes)
+        return outcome
+
     async def run_all(self, calls: Sequence[ToolCall], scope: str) -> list[ToolOutcome]:
         """Run the calls of an answer that the framework hands over at once; as `run` otherwise."""
         batch = self.session.start_batch(list(calls), scope=scope, **self._changes)

@@ -186,6 +186,10 @@ class Session:
         """
         return await self._core.would(call, changes)
 
+    def may_ask_about(self, tool: str) -> bool:
+        """Whether the policy may ask a person about a call of the tool of this name; `would` says it for one call."""
+        return self._core.may_ask_about(tool)
+
     def cancel(self, reason: str = "the session was cancelled") -> None:
         """Cancel the turn and every batch of the session that still run here. Background runs continue, and so do turns
         in the queue; each has its own `cancel`."""
