@@ -19,6 +19,7 @@ from toolwright import Policy, Runtime, ToolCall, tool
 from toolwright.stores.contracts.journal import CallKey, Intent
 from toolwright.stores.sqlite.core import writer
 from toolwright.stores.sqlite.store import SqliteStore
+from toolwright.tools.model import ModelRequest
 
 Ending = tuple[str, Any]
 """The status and value of an outcome."""
@@ -262,3 +263,85 @@ async def test_a_disk_that_says_it_synced_and_did_not_is_found_out(vfs, folder):
             found.add(type(error))
 
     assert found == {Loss, AssertionError}  # it lost what was told, and it was damaged
+
+
+STEPS = 4
+"""How often the model of a turn calls tools before it answers."""
+
+
+async def work_on_turn(vfs: RecordingVFS, path: Path, payments: int = 0) -> None:
+    """Run a turn, and mark when the model is asked, a payment is made, and its answer is told."""
+
+    @tool
+    async def pay(key: str) -> str:
+        vfs.mark(("ran", key))
+        return f"paid {key}"
+
+    @tool(readonly=True)
+    async def read(key: str) -> str:
+        return f"content of {key}"
+
+    class Model:
+        provider, name = "test", "script"
+
+        async def complete(self, request: ModelRequest) -> str | list[ToolCall]:
+            vfs.mark(("asked", request.number))
+            if request.number == STEPS:
+                return "All is read."
+            names = [*["read"] * 3, *["pay"] * payments]
+            return [
+                ToolCall(id=f"{request.number}.{place}", name=name, arguments={"key": f"{request.number}.{place}"})
+                for place, name in enumerate(names)
+            ]
+
+    store = SqliteStore(path, sync="full", vfs=vfs.vfs_name)
+    async with fail_after(30), Runtime.open(store, tools=[pay, read], model=Model()) as runtime:
+        vfs.mark(("begins",))
+        outcome = await runtime.session("s").ask("Read all.")
+        vfs.mark(("answered", outcome.text))
+
+
+@pytest.mark.promise("TURN-03", "EFF-08")
+async def test_after_a_power_cut_no_answer_of_the_model_is_lost_that_a_call_or_a_question_followed(vfs, folder):
+    await work_on_turn(vfs, folder / "agent.db", payments=1)
+    disk, chance = Disk(None), random.Random(11)
+    asked, ran, answered = 0, list[str](), None
+    for number, step in enumerate(vfs.steps):
+        if step.kind != "mark":
+            disk.do(step)
+        elif step.what[0] == "asked":
+            asked = step.what[1]
+        elif step.what[0] == "ran":
+            ran.append(step.what[1])
+        elif step.what[0] == "answered":
+            answered = step.what[1]
+        for how, files in disk.cuts(chance):
+            cut = Cut(f"step {number}: {step.kind} {step.name}; {how}", files, {}, list(ran))
+            check(cut, folder / "after")
+            state, answers = stored_turn(folder / "after" / "agent.db")
+            # The next question shows the answers before it to the model, and is paid for.
+            assert answers >= asked, cut.where
+            assert (state == "answered") or answered is None, cut.where
+    assert answered == "All is read."
+    assert len(ran) == STEPS
+
+
+def stored_turn(path: Path) -> tuple[str | None, int]:
+    """The state of the one turn in a store, and how many answers of its model are recorded."""
+    connection = apsw.Connection(str(path))
+    try:
+        if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'turns'").fetchall() == []:
+            return None, 0
+        row: Any = connection.execute("SELECT state, progress FROM turns").fetchone()
+        return (None, 0) if row is None else (row[0], json.loads(row[1]).get("model_calls", 0))
+    finally:
+        connection.close()
+
+
+@pytest.mark.promise("TURN-03")
+async def test_a_turn_waits_for_the_disk_once_an_answer_where_its_calls_may_run_again(vfs, folder, monkeypatch):
+    monkeypatch.setattr(writer, "CHECKPOINT", 1_000)  # Copying the log would sync, too.
+    await work_on_turn(vfs, folder / "agent.db")
+    places = {step.what[0]: number for number, step in enumerate(vfs.steps) if step.kind == "mark"}
+    syncs = [step.name for step in vfs.steps[places["begins"] : places["answered"]] if step.kind == "sync"]
+    assert len([name for name in syncs if name.endswith("-wal")]) <= STEPS + 3  # the message, the answers, the end

@@ -12,6 +12,7 @@ SESSION = """
     catalogue offered definitions
     files kv details secrets messages attachments resources
     connect disconnect connections
+    waits approvals approve deny resolve
 """
 RUNTIME = """
     open open_blocking close

@@ -22,6 +22,7 @@ from toolwright.calls.suspend.connection_wait import restore_connections
 from toolwright.clock import Clock, Timer
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Ended, Entry, Intent, JournalStore
+from toolwright.stores.contracts.turns import TURN_SCOPE
 from toolwright.tools.outcome import ToolOutcome
 
 POLL = 0.05
@@ -309,6 +310,23 @@ def _intent(call: ActiveCall, key: CallKey, batch: str, now: float, under: bytes
     )
 
 
+def _is_lasting_later(call: ActiveCall) -> bool:
+    """True for a plain call of a turn that may simply run again.
+
+    Only the turn gets its outcome, and writes it down with the next answer of the model, or with its end. A power cut
+    before that leaves neither, and the call runs again.
+    """
+    return (
+        call.parent_id is None
+        and call.tool is not None
+        and call.tool.definition.on_crash == "rerun"
+        and call.past is None
+        and call.suspension is None
+        and call.refused is None
+        and call.owner.scope.startswith(TURN_SCOPE)
+    )
+
+
 class _OutcomeWriter:
     """Writes the outcomes of calls.
 
@@ -359,6 +377,7 @@ class _OutcomeWriter:
                 now,
                 call.suspension is not None or call.past is not None,
                 call.refused,
+                _is_lasting_later(call),
             )
             for call, outcome, _ in calls
         ]

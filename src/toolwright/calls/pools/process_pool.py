@@ -332,7 +332,9 @@ class ProcessPool:
 def _result(message: Value | Failed | Waits | Unconnected | Raised) -> object:
     if isinstance(message, Value):
         metadata = None if message.metadata is None else bounded_json("Success metadata", message.metadata)
-        return Encoded(bytes(message.payload), message.raw_output, message.images, message.attachments, metadata)
+        return Encoded(
+            bytes(message.payload), message.raw_output, message.images, message.attachments, metadata, message.text
+        )
     if isinstance(message, Failed):
         return bounded(message.failure)
     if isinstance(message, Waits):

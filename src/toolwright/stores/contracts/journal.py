@@ -95,6 +95,9 @@ class Ended(Struct, frozen=True, gc=False):
     `waited` means that it may have had a wait, here or elsewhere, which cannot be resolved from then on. With an
     `intent`, the call was refused before it could run: the journal gets its intent and its outcome together, unless it
     knows the call by then.
+
+    `rerun` means that the call may simply run again, and that whoever gets its outcome writes something durable before
+    that has a lasting effect: the outcome need not survive a power cut until then, as a crash of the process it must.
     """
 
     key: CallKey
@@ -103,6 +106,7 @@ class Ended(Struct, frozen=True, gc=False):
     finished_at: float
     waited: bool = False
     intent: Intent | None = None
+    rerun: bool = False
 
 
 class JournalStore(Protocol):

@@ -276,7 +276,7 @@ class SqliteJournalStore:
                     self._require_finished(connection, others)
             connection.executemany(_CLOSE_WAITS, [end.key for end in ended if end.waited])
 
-        job = self._writer.do(work)
+        job = self._writer.do(work, synced=not all(end.rerun for end in ended))
         if any(taken):
             self._bundles.end(taken, job)
         return job
