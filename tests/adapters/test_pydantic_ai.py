@@ -311,6 +311,30 @@ async def test_a_call_that_waits_for_its_result_is_deferred_and_completed_by_eit
     assert found == {"c0": ("tea", "success"), "c1": ("coffee", "success"), "c2": ("sold out", "failed")}
 
 
+async def test_a_question_of_a_tool_is_a_deferred_call_and_its_result_is_the_answer_for_the_tool(place, open_runtime):
+    @tool(readonly=True)
+    async def choose(ctx: ToolContext) -> str:
+        return f"chose {await ctx.ask('size', 'Which size?', {'enum': ['s', 'l']})}"
+
+    runtime = await open_runtime(place, choose)
+    agent, toolset = agent_of(runtime.session("s"), scripted([call("c1", "choose"), call("c2", "choose")]))
+    async with fail_after(10):
+        asked = await agent.run("choose")
+        assert [asked.output.metadata[id]["waits_for"] for id in ("c1", "c2")] == ["question", "question"]
+        assert asked.output.metadata["c1"]["message"] == "Which size?"
+        questions = await runtime.questions()
+        await runtime.answer(questions[1].key, "l")
+        results = await toolset.settle(DeferredToolResults(calls={"c1": "s"}))
+        results.update(await toolset.decided(DeferredToolRequests(calls=[call("c2", "choose")])))
+        result = await agent.run(message_history=asked.all_messages(), deferred_tool_results=results)
+        await runtime.session("s").wait_for_idle()
+        assert await runtime.questions() == []
+    assert {id: part.content for id, part in returns(result.all_messages()).items()} == {
+        "c1": "chose s",
+        "c2": "chose l",
+    }
+
+
 def scope_of(result: Any) -> str:
     return f"{result.all_messages()[-1].conversation_id}.0"
 

@@ -46,6 +46,7 @@ from pydantic_core import SchemaValidator, ValidationError, core_schema, to_json
 
 if TYPE_CHECKING:
     from toolwright.calls.suspend.approvals import Approval
+    from toolwright.session.open_waits import OpenWait
     from toolwright.session.session import Session
     from toolwright.tools.arguments import Arguments
     from toolwright.tools.context import ToolContext
@@ -198,23 +199,31 @@ class ToolwrightToolset(AbstractToolset[Deps], Generic[Deps]):
     async def _deferred(self, outcome: ToolOutcome, scope: str) -> ApprovalRequired | CallDeferred:
         asked = await self._answers.approval(scope, outcome.call_id)
         if asked is not None:
-            about = {"key": asked.key, "cause": asked.cause, "rule": asked.rule, "reason": asked.reason}
-            return ApprovalRequired(metadata={**about, "arguments": asked.arguments})
+            said = {"key": asked.key, "cause": asked.cause, "rule": asked.rule, "reason": asked.reason}
+            return ApprovalRequired(metadata={**said, "arguments": asked.arguments})
         if outcome.status == "connection_required":
             return CallDeferred(metadata={"waits_for": "connection", "name": outcome.provider})
         waits = await self._answers.waits(scope, outcome.call_id)
         if not waits:
             return CallDeferred(metadata={"waits_for": "another call"})
-        return CallDeferred(metadata={"waits_for": waits[0].kind, "name": waits[0].name, "key": waits[0].key})
+        about: dict[str, Any] = {"waits_for": waits[0].kind, "name": waits[0].name, "key": waits[0].key}
+        if waits[0].kind == "question":
+            for question in await self.session.questions():
+                if question.key == waits[0].key:
+                    about |= {"message": question.message, "schema": question.schema}
+        return CallDeferred(metadata=about)
 
     # --- deferred calls that are decided on either side
 
     async def settle(self, results: DeferredToolResults) -> DeferredToolResults:
-        """Tell the session what was decided about deferred calls outside of it, and return the results unchanged.
+        """Tell the session what was decided about deferred calls outside of it; return the results to continue with.
 
         Pydantic AI does not call a toolset for a call that was denied or that has a result from outside; without this,
-        such a call would wait in the session. Denials are noticed without it, too, at the next step of the run.
+        such a call would wait in the session. Denials are noticed without it, too, at the next step of the run. The
+        value for a call that waits for an answer or an event goes to its tool, and the model reads what the tool makes
+        of it.
         """
+        settled = DeferredToolResults(approvals={**results.approvals}, metadata={**results.metadata})
         for call_id, decision in results.approvals.items():
             if decision is False or isinstance(decision, ToolDenied):
                 reason = decision.message if isinstance(decision, ToolDenied) else ToolDenied().message
@@ -222,14 +231,30 @@ class ToolwrightToolset(AbstractToolset[Deps], Generic[Deps]):
                 if asked is not None:
                     await self._answers.deny(asked, reason=reason, by=BY)
         for call_id, given in results.calls.items():
-            for wait in [each for each in await self.session.waits() if each.call_id == call_id][-1:]:
-                if wait.kind in ("completion", "event"):
-                    if isinstance(given, (ModelRetry, ToolFailed)):
-                        await self.session.reject(wait.key, message=given.message)
-                    else:
-                        value = given.return_value if isinstance(given, ToolReturn) else given
-                        await self.session.resolve(wait.key, to_jsonable_python(value))
-        return results
+            waits = [each for each in await self.session.waits() if each.call_id == call_id]
+            if waits:
+                await self._give(waits[-1], given)
+            if waits and waits[-1].kind in ("event", "question"):
+                settled.approvals[call_id] = ToolApproved()
+                settled.metadata[call_id] = {**settled.metadata.get(call_id, {}), SESSION_DECIDES: True}
+            else:
+                settled.calls[call_id] = given
+        return settled
+
+    async def _give(self, wait: OpenWait, given: object) -> None:
+        """Give a call that waits what it waits for; a connection is not given by a value."""
+        refused = given.message if isinstance(given, (ModelRetry, ToolFailed)) else None
+        value = given.return_value if isinstance(given, ToolReturn) else given
+        if wait.kind in ("completion", "event"):
+            if refused is not None:
+                await self.session.reject(wait.key, message=refused)
+            else:
+                await self.session.resolve(wait.key, to_jsonable_python(value))
+        elif wait.kind == "question":
+            if refused is not None:
+                await self.session.decline(wait.key, refused, by=BY)
+            else:
+                await self.session.answer(wait.key, to_jsonable_python(value), by=BY)
 
     async def decided(self, requests: DeferredToolRequests) -> DeferredToolResults:
         """Results with which the agent continues as the session decided, or will: they approve nothing themselves.
