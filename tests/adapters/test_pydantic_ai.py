@@ -61,7 +61,7 @@ def agent_of(session: Session, model: FunctionModel) -> tuple[Agent[None, Any], 
     return Agent(model, toolsets=[toolset], output_type=[str, DeferredToolRequests]), toolset
 
 
-def returns(messages: list[ModelMessage]) -> dict[str, ToolReturnPart]:
+def returns(messages: list[ModelMessage]) -> dict[str, Any]:
     """The result of each call in a history, by its id."""
     parts = [part for message in messages if isinstance(message, ModelRequest) for part in message.parts]
     return {part.tool_call_id: part for part in parts if isinstance(part, ToolReturnPart)}
