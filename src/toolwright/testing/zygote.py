@@ -78,7 +78,7 @@ def preload(request: dict[str, Any]) -> None:
     left to that process, which meets it again and reports it.
     """
     program = base64.b64decode(request["program"])
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception), contextlib.redirect_stdout(sys.stderr):
         if request["kind"] == "function":
             sys.path[:] = request["path"]
             pickle.loads(program)
@@ -111,6 +111,8 @@ async def first(n: int) -> int:
 
 
 def main() -> None:
+    for module in sys.argv[1:]:
+        importlib.import_module(module)
     for line in sys.stdin:
         request = json.loads(line)
         if "wait" in request:
