@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from toolwright.calls.policy import Policy, PolicySettings, Request, Rule
     from toolwright.calls.record import CallRecord, MemoryCallLog
     from toolwright.calls.suspend.approvals import Approval
+    from toolwright.calls.suspend.questions import Question
     from toolwright.errors import (
         BatchFailed,
         CapabilityError,
@@ -104,6 +105,7 @@ _HOMES = {
     "PolicySettings": "toolwright.calls.policy",
     "PrepareCall": "toolwright.calls.hooks",
     "ProjectedCall": "toolwright.calls.hooks",
+    "Question": "toolwright.calls.suspend.questions",
     "Quota": "toolwright.stores.contracts.sessions",
     "Quotas": "toolwright.stores.contracts.sessions",
     "Recovered": "toolwright.session.recovery",
@@ -193,6 +195,7 @@ __all__ = [
     "PolicySettings",
     "PrepareCall",
     "ProjectedCall",
+    "Question",
     "Quota",
     "Quotas",
     "Recovered",

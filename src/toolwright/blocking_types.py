@@ -16,6 +16,7 @@ from toolwright.calls.judgement import Judgement
 from toolwright.calls.policy import Policy, PolicySettings
 from toolwright.calls.record import MemoryCallLog
 from toolwright.calls.suspend.approvals import Approval
+from toolwright.calls.suspend.questions import Question
 from toolwright.events import AnyEvent
 from toolwright.session.archive.format import Exported, Imported
 from toolwright.session.children import Calls
@@ -333,6 +334,8 @@ class BlockingSession(Protocol):
         id: str | None = None,
     ) -> TurnOutcome: ...
 
+    def answer(self, key: str, value: object, *, by: str | None = None) -> Resolved: ...
+
     def approvals(self) -> list[Approval]: ...
 
     def approve(
@@ -363,6 +366,8 @@ class BlockingSession(Protocol):
 
     def connections(self) -> list[Connection]: ...
 
+    def decline(self, key: str, reason: str | None = None, *, by: str | None = None) -> Resolved: ...
+
     def definitions(self) -> list[ToolDefinition]: ...
 
     def deny(
@@ -391,6 +396,8 @@ class BlockingSession(Protocol):
     def off(self, trigger: Trigger | str) -> bool: ...
 
     def offered(self) -> list[ToolDefinition]: ...
+
+    def questions(self) -> list[Question]: ...
 
     def on(
         self, topic: str, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[TriggerOptions]
@@ -421,10 +428,17 @@ class BlockingSession(Protocol):
     def secrets(self) -> BlockingSecrets: ...
 
     def spawn(
-        self, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[SpawnOptions]
+        self,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        under: Policy | None = None,
+        **options: Unpack[SpawnOptions],
     ) -> BlockingRun: ...
 
-    def start_batch(self, calls: Calls, *, scope: str = "", **changes: Unpack[PolicySettings]) -> BlockingBatch: ...
+    def start_batch(
+        self, calls: Calls, *, scope: str = "", under: Policy | None = None, **changes: Unpack[PolicySettings]
+    ) -> BlockingBatch: ...
 
     def subscribe(self, *, limit: int = 10000) -> BlockingSubscription: ...
 
@@ -487,6 +501,8 @@ class BlockingRuntime(Protocol):
 
     def __exit__(self, *exc: object) -> None: ...
 
+    def answer(self, key: str, value: object, *, by: str | None = None) -> Resolved: ...
+
     def approvals(self, session: str | None = None) -> list[Approval]: ...
 
     def approve(
@@ -503,9 +519,13 @@ class BlockingRuntime(Protocol):
     @property
     def capabilities(self) -> tuple[Capability, ...]: ...
 
+    def derive_key(self, purpose: str) -> bytes: ...
+
     def decisions(
         self, session: str | None = None, *, limit: int = 100, before: int | None = None
     ) -> list[Approval]: ...
+
+    def decline(self, key: str, reason: str | None = None, *, by: str | None = None) -> Resolved: ...
 
     def delete_session(self, session_id: str) -> bool: ...
 
@@ -523,6 +543,10 @@ class BlockingRuntime(Protocol):
 
     @property
     def prompt(self) -> str: ...
+
+    def questions(
+        self, session: str | None = None, *, decided: bool = False, limit: int = 100, before: int | None = None
+    ) -> list[Question]: ...
 
     def recover(self, session: str | None = None, *, scope: str | None = None) -> list[Recovered]: ...
 

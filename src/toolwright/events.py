@@ -166,8 +166,8 @@ class CallRetrying(CallNote, frozen=True, gc=False):
 
 
 class CallWaiting(CallNote, frozen=True, gc=False):
-    """A call waits for something outside: its completion, an event, a signal, the end of a sleep, a person, or whatever
-    its sub-agent waits for (`what` is "agent").
+    """A call waits for something outside: its completion, an event, a signal, the end of a sleep, an approval or answer
+    of a person, or whatever its sub-agent waits for (`what` is "agent").
 
     `what` is the kind of the wait, `name` the name that the tool gave it, and `deadline` an instant.
     """

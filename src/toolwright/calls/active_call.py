@@ -181,6 +181,8 @@ class Suspension(Struct):
     watch: Watch | None = None
     connecting: Mapping[str, tuple[int, float | None]] = MappingProxyType({})
     """By provider, how often it waited for a connection, and the instant of the one that it was last run with."""
+    questions: int = 0
+    """How many questions it asked people."""
 
 
 class Reports(Struct):

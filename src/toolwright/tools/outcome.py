@@ -22,7 +22,7 @@ from toolwright.plain_data import instant_text, plain_data
 if TYPE_CHECKING:
     from toolwright.tools.service_protocols import AttachmentInfo
 
-Verdict = Literal["approved", "denied", "expired", "cancelled"]
+Verdict = Literal["approved", "denied", "answered", "declined", "expired", "cancelled"]
 Status = Literal["success", "failure", "cancelled", "pending", "connection_required"]
 Source = Literal["runtime", "tool", "policy", "hook"]
 
@@ -263,11 +263,12 @@ class ConnectionRequired(Struct, frozen=True, gc=False):
 
 
 class Decision(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The decision about a call that needed an approval: by whom, when, why, and with which arguments.
+    """A person's decision about a call that needed an approval, or about a question of its tool: by whom, when, why.
 
-    `verdict` is "approved", "denied", "expired" where nobody decided in time, or "cancelled". `edited` means that a
-    person gave other arguments, which are then in `arguments`. `always` means that the decision applies to later calls
-    too; these carry the original decision. `at` is in seconds since the epoch.
+    `verdict` is "approved" or "denied", for a question "answered" or "declined", "expired" where nobody decided in
+    time, or "cancelled". `edited` means that a person gave other arguments, which are then in `arguments`. `always`
+    means that the decision applies to later calls too; these carry the original decision. `at` is in seconds
+    since the epoch.
     """
 
     unsearched: ClassVar[frozenset[str]] = frozenset({"verdict", "at", "edited", "always"})
