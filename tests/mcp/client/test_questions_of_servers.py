@@ -13,7 +13,7 @@ from toolwright.testing import FunctionModel
 
 async def question(runtime):
     async with fail_after(20):
-        while not (found := await runtime.questions()):
+        while not (found := await runtime.questions()):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     return found[0]
 
