@@ -33,6 +33,7 @@ from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import ModelClient
 from toolwright.tools.outcome import Failure, Image, ToolOutcome
 from toolwright.tools.registry import ScopedRegistry, ToolRegistry, ToolSource
+from toolwright.tools.remote_tools import RemoteStatus
 from toolwright.tools.service_protocols import (
     AttachmentInfo,
     Connection,
@@ -390,6 +391,8 @@ class BlockingSession(Protocol):
     @property
     def kv(self) -> BlockingKeyValue: ...
 
+    def may_ask_about(self, tool: str) -> bool: ...
+
     @property
     def messages(self) -> BlockingMessages: ...
 
@@ -402,6 +405,15 @@ class BlockingSession(Protocol):
     def on(
         self, topic: str, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[TriggerOptions]
     ) -> Trigger: ...
+
+    def reject(
+        self,
+        key: str,
+        *,
+        code: str = "rejected",
+        message: str = "It was rejected from outside",
+        category: str = "external",
+    ) -> Resolved: ...
 
     def resolve(self, key: str, value: object = None) -> Resolved: ...
 
@@ -572,6 +584,8 @@ class BlockingRuntime(Protocol):
     def scheduled(self, id: str) -> BlockingSchedule: ...
 
     def schedules(self, session: str | None = None, *, active: bool = False) -> list[BlockingSchedule]: ...
+
+    def servers(self) -> list[RemoteStatus]: ...
 
     def session(
         self,

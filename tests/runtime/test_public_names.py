@@ -13,7 +13,7 @@ SESSION = """
     catalogue offered definitions
     files kv details secrets messages attachments resources
     connect disconnect connections
-    waits approvals approve deny resolve
+    opened_by
 """
 RUNTIME = """
     open open_blocking close
@@ -24,7 +24,7 @@ RUNTIME = """
     questions answer decline
     turns turn
     runs run schedules scheduled occur worker drain
-    capabilities prompt subscribe
+    capabilities prompt servers subscribe
 """
 
 

@@ -302,6 +302,13 @@ class SessionCore:
         # Nested calls take their steps in tasks of their own, or tools that call tools would exhaust the stack.
         return await self.make_batch(calls, scope, changes, parent).start(at_once=parent is None).wait()
 
+    def may_ask_about(self, name: str) -> bool:
+        """Whether the policy may ask a person about a call of a tool."""
+        tool, judge = find(self.all_tools(), name), self._context.judge
+        if tool is None or not judge.may_ask:
+            return False
+        return judge.allows_always(tool) is None and judge.denies_always(tool) is None
+
     async def would(self, call: ToolCall | Mapping[str, Any], changes: PolicySettings) -> Judgement:
         """Judge a call as a batch would that is started now."""
         await self.know_secrets()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import concurrent.futures.thread
+import importlib
 import importlib.resources.readers
 import inspect
 import json
@@ -87,6 +88,8 @@ async def first(n: int) -> int:
 
 
 def main() -> None:
+    for module in sys.argv[1:]:
+        importlib.import_module(module)
     for line in sys.stdin:
         request = json.loads(line)
         if "wait" in request:
