@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from toolwright.stores.contracts.journal import CallKey, Intent, Kept
+from toolwright.stores.contracts.sessions import Quota
+from toolwright.stores.contracts.turns import NewTurn
 from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing.sqlite_store import run_on_connection
@@ -89,3 +91,24 @@ async def test_no_verb_costs_more_when_much_is_open(tmp_path):
 
     assert {name: many[name] for name in many if many[name] > few[name] * 1.2 + 5} == {}
     assert min(few.values()) > 5  # they were counted at all
+
+
+async def test_a_list_of_turns_does_not_cost_more_when_there_are_many(tmp_path):
+    found = []
+    for count in (20, 2_000):
+        store = SqliteStore(tmp_path / f"{count}.db", sync="normal")
+        turns, wide = store.services.turns, Quota(10_000, 10**9)
+        for number in range(count):
+            id, session = f"turn_{number:04}", f"s{number}"
+            await turns.add(NewTurn(id=id, session=session, message=b"1", options=b"{}", at=float(number)), wide)
+        asked = {
+            "newest": lambda turns=turns: turns.list(None, limit=5),
+            "of a session": lambda turns=turns: turns.list("s7", limit=5),
+            "by prefix": lambda turns=turns: turns.list(None, limit=5, prefix="turn_0007"),
+            "of a session by prefix": lambda turns=turns: turns.list("s7", limit=5, prefix="turn_0007"),
+        }
+        found.append({name: await steps(store, ask) for name, ask in asked.items()})
+        await store.close()
+    few, many = found
+    assert {name: many[name] for name in many if many[name] > few[name] * 1.2 + 5} == {}
+    assert min(few.values()) > 5
