@@ -262,8 +262,8 @@ def list_query(of_session: bool, active: bool, by_prefix: bool) -> str:
     where = "session = ?1" if of_session else "?1 IS NULL"
     where += " AND ended_at IS NULL" if active else ""
     where += " AND id >= ?3 AND id < ?4" if by_prefix else ""
-    # Few ids have the same beginning: they are found by it, and not in the order of all turns.
-    order = "+created_at" if by_prefix else "created_at"
+    # Few ids have the same beginning, and few turns are unfinished: these are found, and then sorted.
+    order = "+created_at" if by_prefix or active else "created_at"
     return f"SELECT {_COLUMNS} FROM turns WHERE {where} ORDER BY {order} DESC, number DESC LIMIT ?2"
 
 
