@@ -10,7 +10,19 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import toolwright
-from toolwright.cli.commands import approvals, batches, db, files, kv, runs, schedules, secrets, session, turns
+from toolwright.cli.commands import (
+    approvals,
+    batches,
+    db,
+    files,
+    kv,
+    questions,
+    runs,
+    schedules,
+    secrets,
+    session,
+    turns,
+)
 from toolwright.cli.commands.ask import ask
 from toolwright.cli.commands.batch import batch
 from toolwright.cli.commands.call import call
@@ -30,7 +42,7 @@ LISTS: dict[Callable[..., None], list[Callable[..., None]]] = {
     turns.turns: [turns.show, turns.follow, turns.steer, turns.cancel],
     batches.batches: [batches.show],
     runs.runs: [runs.show, runs.logs, runs.follow, runs.wait, runs.cancel, runs.resume, runs.signal],
-    approvals.approvals: [approvals.approve, approvals.deny],
+    approvals.approvals: [approvals.approve, approvals.deny, questions.answer, questions.decline],
 }
 """Commands that list things, and act on one of them."""
 GROUPS: dict[str, tuple[str, list[Callable[..., None]]]] = {

@@ -1,4 +1,4 @@
-"""Which request a person means. Owns reading a call's id, a number of the list, or a key; decides nothing."""
+"""Which request to a person is meant. Owns reading a call's id, a number of the list, or a key; decides nothing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from typing import NamedTuple
 
 from toolwright import jsonx
 from toolwright.calls.suspend.approvals import Approval
+from toolwright.calls.suspend.questions import Question
 from toolwright.cli.exits import BadInput
+from toolwright.runtime.runtime import Runtime
+from toolwright.stores.contracts.waits import WaitKind
 from toolwright.stores.opening import inspect_store
 
 _KEY = "twk1."
+
+Request = Approval | Question
+"""What waits for a person."""
 
 
 class Chosen(NamedTuple):
@@ -19,13 +25,33 @@ class Chosen(NamedTuple):
 
     key: str
     call_id: str | None
-    request: Approval | None = None
+    request: Request | None = None
     by_number: bool = False
 
 
-async def choose(store: str, requests: Sequence[Approval], word: str, session: str | None) -> Chosen:
-    """The request that a word means. One that was decided meanwhile is found, too: then the decision is reported as
-    late.
+async def open_requests(runtime: Runtime, session: str | None) -> list[Request]:
+    """The requests that wait for a person, oldest first: their places in the list are their numbers."""
+    found: list[Request] = [*await runtime.approvals(session), *await runtime.questions(session)]
+    return sorted(found, key=asked_at)
+
+
+def asked_at(request: Request) -> float:
+    """The instant of a request."""
+    return request.requested_at if isinstance(request, Approval) else request.asked_at
+
+
+def told_request(request: Request) -> str:
+    """A request in one line: what would run, or what is asked."""
+    if isinstance(request, Question):
+        return f"{request.tool} asks: {request.message}"
+    return f"{request.tool} {jsonx.encode(request.arguments).decode()}"
+
+
+async def choose(
+    store: str, requests: Sequence[Request], word: str, session: str | None, kinds: Sequence[WaitKind]
+) -> Chosen:
+    """The request that a word means. One of these kinds that was decided meanwhile is found, too: then the decision is
+    reported as late.
 
     Raises:
         BadInput: there is none, or more than one.
@@ -42,13 +68,13 @@ async def choose(store: str, requests: Sequence[Approval], word: str, session: s
         return Chosen(key, request.call_id, request, by_number=word not in (request.call_id, key))
     if word.startswith(_KEY):
         return Chosen(word, None)
-    decided = await inspect_store(store).decided_key(word, session)
+    decided = await inspect_store(store).decided_key(word, session, kinds)
     if decided is not None:
         return Chosen(decided, word)
     raise BadInput(f"Nothing that waits for a person is called {word!r}; toolwright approvals lists the requests")
 
 
-def _described(request: Approval) -> str:
+def _described(request: Request) -> str:
     scope = f", scope {request.scope!r}" if request.scope else ""
-    arguments = jsonx.encode(request.arguments).decode()
-    return f"{request.call_id} of session {request.session!r}{scope}: {request.tool} {arguments:.60}"
+    named = f", question {request.name!r}" if isinstance(request, Question) else ""
+    return f"{request.call_id} of session {request.session!r}{scope}{named}: {told_request(request):.100}"
