@@ -428,10 +428,17 @@ class BlockingSession(Protocol):
     def secrets(self) -> BlockingSecrets: ...
 
     def spawn(
-        self, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[SpawnOptions]
+        self,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        under: Policy | None = None,
+        **options: Unpack[SpawnOptions],
     ) -> BlockingRun: ...
 
-    def start_batch(self, calls: Calls, *, scope: str = "", **changes: Unpack[PolicySettings]) -> BlockingBatch: ...
+    def start_batch(
+        self, calls: Calls, *, scope: str = "", under: Policy | None = None, **changes: Unpack[PolicySettings]
+    ) -> BlockingBatch: ...
 
     def subscribe(self, *, limit: int = 10000) -> BlockingSubscription: ...
 
@@ -511,6 +518,8 @@ class BlockingRuntime(Protocol):
 
     @property
     def capabilities(self) -> tuple[Capability, ...]: ...
+
+    def derive_key(self, purpose: str) -> bytes: ...
 
     def decisions(
         self, session: str | None = None, *, limit: int = 100, before: int | None = None

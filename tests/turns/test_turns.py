@@ -693,7 +693,7 @@ async def test_the_events_of_calls_are_there_for_a_follower_that_comes_late(plac
     assert events["call.finished"].data["text"] == "3"
 
 
-@pytest.mark.promise("TURN-08", "TURN-05", "WAIT-08")
+@pytest.mark.promise("TURN-08", "TURN-07", "WAIT-08")
 async def test_a_question_suspends_its_turn_and_a_follower_sees_the_call_end_after_the_answer(place, open_runtime):
     @tool
     async def fit(ctx: ToolContext) -> str:
@@ -718,7 +718,7 @@ async def test_a_question_suspends_its_turn_and_a_follower_sees_the_call_end_aft
     assert kinds.index("turn.waiting") < kinds.index("call.finished") < kinds.index("turn.ended")
 
 
-@pytest.mark.promise("TURN-05")
+@pytest.mark.promise("TURN-07")
 async def test_the_end_of_a_call_that_waited_is_among_the_events_once_also_where_it_comes_at_once(place, open_runtime):
     @tool
     async def fit(ctx: ToolContext) -> str:

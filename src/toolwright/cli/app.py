@@ -16,6 +16,7 @@ from toolwright.cli.commands import (
     db,
     files,
     kv,
+    mcp_serve,
     questions,
     runs,
     schedules,
@@ -64,6 +65,7 @@ GROUPS: dict[str, tuple[str, list[Callable[..., None]]]] = {
             schedules.rm,
         ],
     ),
+    "mcp": ("Serve tools to MCP clients.", [mcp_serve.serve]),
     "kv": ("Read and write the named values of a session.", [kv.list_, kv.get, kv.set_, kv.rm]),
     "secrets": (
         "Set, list and remove the secrets of a session. Their values are never printed.",

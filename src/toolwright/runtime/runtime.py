@@ -29,6 +29,8 @@ from toolwright.calls.policy import Policy
 from toolwright.calls.suspend.approvals import Approval
 from toolwright.calls.suspend.questions import Question
 from toolwright.clock import Clock, SystemClock
+from toolwright.effects.wait_keys import derived_key
+from toolwright.errors import ToolwrightError
 from toolwright.event_bus import Subscription
 from toolwright.event_file import EventFile
 from toolwright.runtime.capabilities import arrange
@@ -122,11 +124,13 @@ class Runtime:
         parts = self._open_parts()
         require_session_id(session_id)
         check_options(tools=tools, policy=policy, projector=projector)
-        if tools == ():
-            return parts.sessions.session(session_id, None, policy, projector)
-        own = cast("ToolSource", tools) if hasattr(tools, "snapshot") else ToolRegistry(tools)
-        _require_met(parts.app, own.snapshot())
-        return parts.sessions.session(session_id, own, policy, projector)
+        own = None
+        if tools != ():
+            own = cast("ToolSource", tools) if hasattr(tools, "snapshot") else ToolRegistry(tools)
+            _require_met(parts.app, own.snapshot())
+        session = parts.sessions.session(session_id, own, policy, projector)
+        session.opened_by = self
+        return session
 
     async def sessions(self) -> list[SessionInfo]:
         """Every session that has records, calls or turns in the store, by id; in memory calls are not counted."""
@@ -177,6 +181,11 @@ class Runtime:
         """
         shared = self._open_parts().shared
         return await rotate(shared.stores().secrets, shared.vault)
+
+    def derive_key(self, purpose: str) -> bytes:
+        """A secret key of 32 bytes for a purpose, such as to seal the state of a protocol. Every process that has the
+        store open derives the same; in memory it lasts as long as the runtime."""
+        return derived_key(self._open_parts().shared.effects.waits.secret, purpose)
 
     # --- after a crash
 
@@ -449,6 +458,17 @@ class Runtime:
         if lifetime.closed or asyncio._get_running_loop() is not lifetime.loop:
             lifetime.require_open()
         return self._parts
+
+
+def runtime_of(session: Session) -> Runtime:
+    """The runtime that a session was taken from.
+
+    Raises:
+        ToolwrightError: the session was not taken from a runtime.
+    """
+    if not isinstance(session.opened_by, Runtime):
+        raise ToolwrightError(f"{session!r} was not taken from a runtime; use runtime.session(...)")
+    return session.opened_by
 
 
 def open_app(app: AppSettings, store: str | Path | Store, options: OpenOptions) -> Opening[Runtime]:

@@ -179,6 +179,7 @@ class SessionCore:
         self._loops = LoopWatch()
         # Contexts for the batches of calls of other sessions, by the id of the restrictions of these.
         self._contexts_under: dict[int, tuple[tuple[Policy, ...], BatchContext[ActiveCall]]] = {}
+        self._bounds: dict[int, tuple[Policy, tuple[Policy, ...]]] = {}  # by the id of the policy
         self.own_batches: dict[Batch, None] = {}
         """The batches that run, in the order in which they were started."""
         self.run_batches: dict[Batch, None] = {}
@@ -255,7 +256,8 @@ class SessionCore:
         # the same or fewer.
         above = parent.owner if parent is not None and parent.env in self._environments else None
         if parent is None:
-            context, restrictions = self._context, self._restrictions + under
+            context = self._context_under(under) if under else self._context
+            restrictions = self._restrictions + under
         elif above is not None:
             context, restrictions = above.context, above.context.authority
         else:
@@ -279,6 +281,17 @@ class SessionCore:
         else:
             self.run_batches[batch] = None
         return batch
+
+    def bounds(self, under: Policy | None) -> tuple[Policy, ...]:
+        """The restrictions that a policy means for a caller; the same object each time, by which contexts are found."""
+        if under is None:
+            return ()
+        known = self._bounds.get(id(under))
+        if known is None:
+            if len(self._bounds) >= MOST_CONTEXTS:
+                self._bounds.clear()
+            known = self._bounds[id(under)] = under, (under.authority,)
+        return known[1]
 
     async def run_batch(self, calls: Calls, scope: str, changes: PolicySettings) -> list[ToolOutcome]:
         """Run calls and return one outcome for each, in call order."""
@@ -556,17 +569,17 @@ class SessionCore:
         files = self._services(Marks(call), self.policy).files if known else self.services.files
         return await save_output(files, call, text)
 
-    def runs(self) -> RunsClient:
-        """The client of its background runs, for the program."""
-        return self.background.runs(self, Unmarked(), self.origin(), None)
+    def runs(self, under: Policy | None = None) -> RunsClient:
+        """The client of its background runs, for the program; `under` is a policy for a caller that may do less."""
+        return self.background.runs(self, Unmarked(), self.origin(under), None)
 
-    def origin(self) -> Origin:
+    def origin(self, under: Policy | None = None) -> Origin:
         """The program, under the policy of the session; or the call that asks, if a tool uses the session."""
         lifetime = self.shared.lifetime
         if lifetime.closed or asyncio._get_running_loop() is not lifetime.loop:
             lifetime.require_open()
-        if CURRENT.get() is not None:
-            return program_origin(self.policy, self._restrictions)
+        if CURRENT.get() is not None or under is not None:
+            return program_origin(self.policy, restrict(self._restrictions, *self.bounds(under)))
         if self._program_origin is None:
             self._program_origin = program_origin(self.policy, self._restrictions)
             self._program_authority = self.shared.rules.write(self._program_origin)

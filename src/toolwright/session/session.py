@@ -51,10 +51,13 @@ from toolwright.tools.turn_protocols import AskOptions, Budget, TurnClient, Turn
 class Session:
     """The calls of one conversation: they keep their order among each other, in and across batches."""
 
-    __slots__ = ("__weakref__", "_core")
+    __slots__ = ("__weakref__", "_core", "opened_by")
 
     def __init__(self, core: SessionCore) -> None:
         self._core = core
+        self.opened_by: object = None
+        """The runtime that the session was taken from: `toolwright.runtime.runtime.runtime_of` gives it with its
+        type."""
 
     @property
     def id(self) -> str:
@@ -162,9 +165,16 @@ class Session:
             return await self._core.run_batch(calls, scope, changes)
         return await self._core.make_batch(calls, scope, changes, None).start(at_once=True).wait()
 
-    def start_batch(self, calls: Calls, *, scope: str = "", **changes: Unpack[PolicySettings]) -> Batch:
-        """Start a batch and return it: await it for its outcomes, or cancel it. `changes` as for `run_batch`."""
-        return self._core.make_batch(calls, scope, changes, CURRENT.get()).start()
+    def start_batch(
+        self, calls: Calls, *, scope: str = "", under: Policy | None = None, **changes: Unpack[PolicySettings]
+    ) -> Batch:
+        """Start a batch and return it: await it for its outcomes, or cancel it. `changes` as for `run_batch`.
+
+        `under` is a policy that holds beside the session's, for calls of somebody who may do less: a call runs only
+        where both let it.
+        """
+        core = self._core
+        return core.make_batch(calls, scope, changes, CURRENT.get(), core.bounds(under)).start()
 
     async def call(self, name: str, /, **arguments: object) -> ToolOutcome:
         """Run one tool with these arguments."""
@@ -307,17 +317,22 @@ class Session:
     # --- background runs, schedules and triggers
 
     async def spawn(
-        self, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[SpawnOptions]
+        self,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        under: Policy | None = None,
+        **options: Unpack[SpawnOptions],
     ) -> RunClient:
         """Start a tool that supports it in the background, and return the handle of its run.
 
-        `SpawnOptions` explains the options.
+        `SpawnOptions` explains the options; `under` is a policy that holds beside the session's, as for `start_batch`.
 
         Raises:
             RunError: the tool cannot run in the background, there are too many runs, or something is not usable.
         """
         await self._core.know_secrets()
-        return await self._core.runs().spawn(tool, args, **options)
+        return await self._core.runs(under).spawn(tool, args, **options)
 
     async def track(
         self,
