@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, cast
 
 from toolwright.calls.hooks import AfterHook, BeforeHook, Hooks, Projector, is_projector
 from toolwright.calls.policy import Policy
@@ -21,6 +21,7 @@ from toolwright.stores.contracts.sessions import Quotas
 from toolwright.tools.capability import Capability, activate, require_capability
 from toolwright.tools.model import ModelClient
 from toolwright.tools.registry import ToolRegistry, ToolSource
+from toolwright.tools.remote_tools import RemoteTools
 from toolwright.tools.turn_protocols import Budget, ContextWindow
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
@@ -94,7 +95,11 @@ class AppSettings:
         check_options(**{field.name: getattr(self, field.name) for field in fields(self)})
         assign: Any = object.__setattr__
         if not hasattr(self.tools, "snapshot"):
-            assign(self, "tools", tuple(ToolRegistry(self.tools).snapshot().values()))
+            given = tuple(self.tools)
+            remote = tuple(item for item in given if isinstance(item, RemoteTools))
+            _require_own_names(remote)
+            local = (item for item in given if not isinstance(item, RemoteTools))
+            assign(self, "tools", (*ToolRegistry(local).snapshot().values(), *remote))
         if isinstance(self.capabilities, Iterable) and not isinstance(self.capabilities, str):
             assign(self, "capabilities", tuple(self.capabilities))
         if self.automatic is not None:
@@ -108,6 +113,20 @@ class AppSettings:
             activate(self.capabilities, capabilities.capability)  # refuses unknown names and circles
 
     @property
+    def local_tools(self) -> ToolSource | tuple[Any, ...]:
+        """The tools that are part of this program: all but those of remote ones."""
+        if hasattr(self.tools, "snapshot"):
+            return cast("ToolSource", self.tools)
+        return tuple(item for item in self.tools if not isinstance(item, RemoteTools))
+
+    @property
+    def remote_tools(self) -> tuple[RemoteTools, ...]:
+        """Those among the tools that bring theirs while a runtime is open, such as MCP servers."""
+        if hasattr(self.tools, "snapshot"):
+            return ()
+        return tuple(item for item in self.tools if isinstance(item, RemoteTools))
+
+    @property
     def hooks(self) -> Hooks:
         """The hooks and the projector."""
         return Hooks(tuple(self.before), tuple(self.after), self.projector)
@@ -118,6 +137,14 @@ class AppSettings:
         said = [f"{len(tools)} tools"]
         said += [field.name for field in fields(self) if field.name != "tools" and getattr(self, field.name)]
         return f"<App: {', '.join(said)}>"
+
+
+def _require_own_names(remote: Iterable[RemoteTools]) -> None:
+    seen: set[str] = set()
+    for item in remote:
+        if item.name in seen:
+            raise ToolwrightError(f"Two servers among the tools have the name {item.name!r}; give one of them another")
+        seen.add(item.name)
 
 
 Fits = Callable[[Any], bool]

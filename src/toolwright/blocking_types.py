@@ -33,6 +33,7 @@ from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import ModelClient
 from toolwright.tools.outcome import Failure, Image, ToolOutcome
 from toolwright.tools.registry import ScopedRegistry, ToolRegistry, ToolSource
+from toolwright.tools.remote_tools import RemoteStatus
 from toolwright.tools.service_protocols import (
     AttachmentInfo,
     Connection,
@@ -572,6 +573,8 @@ class BlockingRuntime(Protocol):
     def scheduled(self, id: str) -> BlockingSchedule: ...
 
     def schedules(self, session: str | None = None, *, active: bool = False) -> list[BlockingSchedule]: ...
+
+    def servers(self) -> list[RemoteStatus]: ...
 
     def session(
         self,

@@ -52,6 +52,7 @@ from toolwright.stores.contracts.store import Store
 from toolwright.tools.capability import Capability
 from toolwright.tools.model import HoldsConnections
 from toolwright.tools.registry import Snapshot, ToolRegistry, ToolSource
+from toolwright.tools.remote_tools import RemoteStatus
 from toolwright.tools.turn_protocols import TurnClient, TurnInfo
 
 
@@ -443,6 +444,10 @@ class Runtime:
         parts = self._parts
         return (*parts.arranged.active, *parts.late_capabilities.of(parts.shared.tools.snapshot()))
 
+    def servers(self) -> list[RemoteStatus]:
+        """The servers among the tools of the app, such as MCP servers: whether each is connected, and its tools."""
+        return self._open_parts().remote.status()
+
     @property
     def prompt(self) -> str:
         """The prompt of the active capabilities, for the model."""
@@ -511,6 +516,8 @@ async def _start(runtime: Runtime, parts: Parts, options: OpenOptions) -> None:
     events_file = options.get("events_file")
     if events_file is not None:
         parts.event_files.append(EventFile(runtime.subscribe(), events_file))
+    # Before the recovery, which runs calls of their tools.
+    await parts.remote.open(parts.app, parts.arranged, parts.sessions)
     if options.get("recover"):
         await runtime.recover()
     parts.background.open()
@@ -549,6 +556,7 @@ async def _stop(parts: Parts) -> None:
             await asyncio.gather(*(batch.settled() for batch in batches))
         await parts.shared.stop_lingering()
     finally:
+        await parts.remote.close()
         await parts.shared.close()
         parts.sessions.close()
         if isinstance(parts.shared.model, HoldsConnections):
