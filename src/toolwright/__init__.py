@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolwright.app import App
+    from toolwright.calls.around import Attempt
     from toolwright.calls.batch import Batch
     from toolwright.calls.hooks import Answer, HookCall, PrepareCall, ProjectedCall, ReplaceArguments
     from toolwright.calls.judgement import Judgement
@@ -73,6 +74,7 @@ _HOMES = {
     "Approval": "toolwright.calls.suspend.approvals",
     "Arguments": "toolwright.tools.arguments",
     "Attachment": "toolwright.tools.outcome",
+    "Attempt": "toolwright.calls.around",
     "Batch": "toolwright.calls.batch",
     "BatchFailed": "toolwright.errors",
     "Budget": "toolwright.tools.turn_protocols",
@@ -162,6 +164,7 @@ __all__ = [
     "Approval",
     "Arguments",
     "Attachment",
+    "Attempt",
     "Batch",
     "BatchFailed",
     "Budget",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypedDict, cast
 
+from toolwright.calls.around import Around
 from toolwright.calls.hooks import AfterHook, BeforeHook, Hooks, Projector, is_projector
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallLog
@@ -37,6 +38,7 @@ class AppOptions(TypedDict, total=False):
     before: Iterable[BeforeHook]
     after: Iterable[AfterHook]
     projector: Projector | None
+    around: Iterable[Around]
     model: str | ModelClient | None
     instructions: str
     budget: Budget | None
@@ -82,6 +84,7 @@ class AppSettings:
     before: Iterable[BeforeHook] = ()
     after: Iterable[AfterHook] = ()
     projector: Projector | None = None
+    around: Iterable[Around] = ()
     model: str | ModelClient | None = None
     instructions: str = ""
     budget: Budget | None = None
@@ -107,6 +110,7 @@ class AppSettings:
         hooks = self.hooks
         assign(self, "before", hooks.before)
         assign(self, "after", hooks.after)
+        assign(self, "around", hooks.around)
         if self.capabilities:
             from toolwright.builtin import capabilities
 
@@ -129,7 +133,7 @@ class AppSettings:
     @property
     def hooks(self) -> Hooks:
         """The hooks and the projector."""
-        return Hooks(tuple(self.before), tuple(self.after), self.projector)
+        return Hooks(tuple(self.before), tuple(self.after), self.projector, around=tuple(self.around))
 
     def __repr__(self) -> str:
         source: Any = self.tools
@@ -168,6 +172,7 @@ _OPTIONS: dict[str, tuple[Fits, str]] = {
     "before": (_is(Iterable), "a list of functions"),
     "after": (_is(Iterable), "a list of functions"),
     "projector": (_or_none(is_projector), "a function of an outcome, or of an outcome and its call, sync or async"),
+    "around": (_is(Iterable), "a list of functions under @contextlib.contextmanager"),
     "call_log": (_or_none(_has("open", "close")), "an object with open(record) and close(record)"),
     "events_file": (_or_none(_is(str, Path)), "the path of a file"),
     "clock": (_or_none(_has("now", "monotonic", "call_at", "sleep")), "a Clock, such as SystemClock()"),

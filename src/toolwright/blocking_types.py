@@ -391,6 +391,8 @@ class BlockingSession(Protocol):
     @property
     def kv(self) -> BlockingKeyValue: ...
 
+    def may_ask_about(self, tool: str) -> bool: ...
+
     @property
     def messages(self) -> BlockingMessages: ...
 
@@ -403,6 +405,15 @@ class BlockingSession(Protocol):
     def on(
         self, topic: str, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[TriggerOptions]
     ) -> Trigger: ...
+
+    def reject(
+        self,
+        key: str,
+        *,
+        code: str = "rejected",
+        message: str = "It was rejected from outside",
+        category: str = "external",
+    ) -> Resolved: ...
 
     def resolve(self, key: str, value: object = None) -> Resolved: ...
 

@@ -437,6 +437,24 @@ async def test_a_result_that_comes_from_outside_is_an_interrupt_too(place, open_
 
 @BOTH
 @pytest.mark.promise("ADP-05")
+async def test_a_question_of_a_tool_is_an_interrupt_whose_answer_fits_its_schema(place, open_runtime, made):
+    @tool
+    async def book(ctx: ToolContext) -> str:
+        return f"a table for {await ctx.ask('guests', 'How many guests?', {'type': 'integer'})}"
+
+    runtime = await open_runtime(place, book)
+    agent = made(runtime.session("s"), asks(("1", "book", {})))
+    state = await said(agent)
+    asked = state["__interrupt__"][0].value
+    assert (asked["action_requests"][0] if made is graph_of else asked)["description"] == "How many guests?"
+    state = await said(agent, decided(made, state, {"type": "respond", "message": "four"}))
+    assert "stays open" in state["__interrupt__"][0].value["problems"][0]
+    state = await said(agent, decided(made, state, {"type": "respond", "message": 4}))
+    assert results(state)[0].content == "a table for 4"
+
+
+@BOTH
+@pytest.mark.promise("ADP-05")
 async def test_a_call_behind_another_conversation_of_the_session_does_not_hang_the_graph(open_runtime, made):
     @tool
     async def send(text: str) -> str:

@@ -13,7 +13,7 @@ SESSION = """
     catalogue offered definitions
     files kv details secrets messages attachments resources
     connect disconnect connections
-    waits approvals approve deny resolve
+    opened_by
 """
 RUNTIME = """
     open open_blocking close

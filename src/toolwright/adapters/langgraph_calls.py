@@ -203,6 +203,8 @@ class _CallTask:
 
     async def leave(self) -> None:
         """The task is interrupted, and the call waits on."""
+        if self._interrupts is not None:
+            await self._interrupts.shown()
         self._answer.leave(self._place)
 
     async def _next(self) -> list[ToolMessage] | _Ask:
@@ -245,6 +247,8 @@ class _AnswerTask:
 
     async def leave(self) -> None:
         """The task is interrupted, and the calls wait on."""
+        if self._interrupts is not None:
+            await self._interrupts.shown()
 
     async def _next(self) -> list[ToolMessage] | _Ask:
         outcomes = await self._answer.outcomes(self._calls)

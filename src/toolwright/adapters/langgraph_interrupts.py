@@ -1,8 +1,9 @@
 """Interrupts of LangGraph for calls that wait. Owns their values and answers, in the form of HumanInTheLoopMiddleware,
 and which answer belongs to which wait; does not own running calls.
 
-After an interrupt a task begins anew, and LangGraph gives it its earlier answers again, by number. An answer must never
-decide about something else than it was asked for, so the session remembers what each interrupt asked.
+After an interrupt a task begins anew, and LangGraph gives it its earlier answers again, by number; it may even give an
+answer that was meant for an earlier interrupt. An answer must never decide about something else than it was asked for.
+So the session remembers what each interrupt asked, before it is shown, and an answer counts for that only.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from toolwright import jsonx
 from toolwright.adapters.langgraph_answers import OpenAnswer
 from toolwright.calls.suspend.approvals import Approval
+from toolwright.calls.suspend.questions import Question
 from toolwright.errors import ToolwrightError
 from toolwright.session.open_waits import OpenWait
 from toolwright.session.session import Session
@@ -39,22 +41,26 @@ class Interrupts:
         self._together = task == ""
         self._prefix = f"{ASKED}{jsonx.digest(jsonx.encode([answer.scope, task]))[:32]}/"
         self._number = 0
+        # The keys of what the interrupt of this number asked when it was shown, and of what it would ask now.
         self._asked: list[str] = []
+        self._shown: list[str] = []
         self._open: dict[str, OpenWait] = {}
         self._approvals: dict[str, Approval] = {}
+        self._questions: dict[str, Question] = {}
         self._problems: list[str] = []
 
     async def request(self, waits: Sequence[OpenWait], names: Mapping[str, str]) -> dict[str, Any]:
         """The value of the next interrupt, about these waits; `names` are the names of the tools by call id."""
-        key = f"{self._prefix}{self._number}"
         self._open = {wait.key: wait for wait in waits}
         self._approvals = {each.key: each for each in await self._session.approvals()}
-        self._asked = await self._session.kv.get(key) or []
-        if not self._asked and waits:
-            self._asked = [wait.key for wait in waits]
-            await self._session.kv.set(key, self._asked)
+        if any(wait.kind == "question" for wait in waits):
+            self._questions = {each.key: each for each in await self._session.questions()}
+        self._asked = await self._session.kv.get(f"{self._prefix}{self._number}") or []
+        # What was shown before keeps its place: somebody may be about to answer it.
+        kept = self._asked if any(key in self._open for key in self._asked) else []
+        self._shown = [*kept, *(key for key in self._open if key not in kept)]
         if self._together:
-            listed = [self._entry(self._open.get(each), names) for each in self._asked]
+            listed = [self._entry(self._open.get(each), names) for each in self._shown]
             value: dict[str, Any] = {
                 "action_requests": [{name: each[name] for name in ("name", "args", "description")} for each in listed],
                 "review_configs": [
@@ -63,15 +69,20 @@ class Interrupts:
                 "tool_call_ids": [each["tool_call_id"] for each in listed],
             }
         else:
-            first = next((wait for each in self._asked if (wait := self._open.get(each)) is not None), None)
-            value = self._entry(first or next(iter(waits), None), names)
+            value = self._entry(next(iter(waits), None), names)
         if self._problems:
             value["problems"], self._problems = self._problems, []
         return value
 
+    async def shown(self) -> None:
+        """The interrupt is shown to somebody, as there is no answer to it yet."""
+        if self._shown and self._shown != self._asked:
+            await self._session.kv.set(f"{self._prefix}{self._number}", self._shown)
+
     async def take(self, given: object) -> None:
         """Apply the answer to the interrupt that was asked last. What it does not decide is asked for again."""
-        asked, self._number = [self._open.get(key) for key in self._asked], self._number + 1
+        asked = [self._open.get(key) for key in self._asked]
+        self._number, self._shown = self._number + 1, []
         decisions: Sequence[object] = [given] * len(asked)
         if self._together:
             listed = given.get("decisions") if isinstance(given, Mapping) else None
@@ -89,7 +100,7 @@ class Interrupts:
 
     async def forget(self) -> None:
         """The call, or all calls, have their outcomes: nothing is asked any more."""
-        for number in range(self._number):
+        for number in range(self._number + 1):
             await self._session.kv.delete(f"{self._prefix}{number}")
 
     def _entry(self, wait: OpenWait | None, names: Mapping[str, str]) -> dict[str, Any]:
@@ -103,7 +114,18 @@ class Interrupts:
                 "description": said,
                 "allowed_decisions": _DECISIONS,
             }
-        approval = self._approvals.get(wait.key)
+        approval, question = self._approvals.get(wait.key), self._questions.get(wait.key)
+        if question is not None:
+            return {
+                "type": "tool_question",
+                "tool_call_id": wait.call_id,
+                "name": question.tool,
+                "args": {},
+                "description": question.message,
+                "allowed_decisions": ["respond", "reject"],
+                "schema": question.schema,
+                "key": wait.key,
+            }
         if approval is None:
             name = names.get(wait.call_id, "")
             what = f"{wait.kind} {wait.name!r}" if wait.name else wait.kind
@@ -134,7 +156,17 @@ class Interrupts:
         approval = self._approvals.get(wait.key)
         said: Mapping[str, Any] = decision if isinstance(decision, Mapping) else {}
         kind = said.get("type")
-        if approval is None:
+        if wait.key in self._questions:
+            if kind == "respond":
+                await settle(functools.partial(session.answer, wait.key, said.get("message")))
+            elif kind == "reject":
+                await settle(functools.partial(session.decline, wait.key, _message(said)))
+            else:
+                raise ToolwrightError(
+                    f"The answer {decision!r:.200} does not answer question {wait.name!r} of call {wait.call_id!r}; "
+                    'use {"type": "respond", "message": ...} or {"type": "reject"}'
+                )
+        elif approval is None:
             if kind == "respond" and wait.kind in ("completion", "event"):
                 await settle(functools.partial(session.resolve, wait.key, said.get("message")))
         elif kind == "approve":
@@ -143,11 +175,14 @@ class Interrupts:
             arguments = _edited(said.get("edited_action"), approval)
             await settle(functools.partial(session.approve, wait.key, arguments=arguments))
         elif kind == "reject":
-            message = said.get("message")
-            reason = message if isinstance(message, str) and message else None
-            await settle(functools.partial(session.deny, wait.key, reason=reason))
+            await settle(functools.partial(session.deny, wait.key, reason=_message(said)))
         else:
             raise ToolwrightError(f"The answer {decision!r:.200} decides nothing about call {wait.call_id!r}; {_HOW}")
+
+
+def _message(said: Mapping[str, Any]) -> str | None:
+    message = said.get("message")
+    return message if isinstance(message, str) and message else None
 
 
 def _edited(action: object, approval: Approval) -> Mapping[str, Any]:

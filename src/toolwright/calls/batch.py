@@ -238,6 +238,8 @@ class Batch:
         if call.suspension is not None and call.suspension.waiting != waits:
             call.suspension.waiting = waits
             self.nested_changed()
+            for sharer in call.sharers:
+                sharer.owner.nested_changed()
 
     def nested_changed(self) -> None:
         """A call, or one that a call of the batch made, has its outcome, or begins or ends to wait."""
@@ -247,6 +249,8 @@ class Batch:
                 batch._watchers.tell_change()
             if batch.parent is None:
                 return
+            for sharer in batch.parent.sharers:
+                sharer.owner.nested_changed()
             batch = batch.parent.owner  # type: ignore[assignment]
 
     def start_over(self, call: ActiveCall) -> None:
@@ -576,6 +580,8 @@ class Launch:
             self._launch()
         except Exception as error:  # it would be lost, and the waiting tasks would wait for ever
             self._batch.store_failed(error)
+        # A call that shares the execution of one that waits has nothing else to tell.
+        self._batch.nested_changed()
 
     def _start_nothing(self, reason: str, fault: Exception | None = None) -> None:
         """The calls could not be launched: those that would have started are cancelled."""

@@ -18,6 +18,7 @@ from toolwright.calls.authorise.loop_detection import LoopWatch
 from toolwright.calls.batch import Batch
 from toolwright.calls.context import BatchContext
 from toolwright.calls.environment import CallEnvironment, SaveEvent
+from toolwright.calls.execute.enclose import enclose
 from toolwright.calls.hooks import Hooks, Projector
 from toolwright.calls.judgement import Judgement, judge
 from toolwright.calls.policy import Policy, PolicySettings
@@ -197,7 +198,7 @@ class SessionCore:
         """Take the policy that the program gives to a session which a background run opened before."""
         self.limit = Limit(f"a slot of session {self.id!r}", policy.session_concurrency)
         if projector is not None:
-            self.hooks = Hooks(self.hooks.before, self.hooks.after, projector)
+            self.hooks = self.hooks.with_projector(projector)
         self.follow(policy)
 
     def follow(self, policy: Policy, restrictions: tuple[Policy, ...] = ()) -> None:
@@ -300,6 +301,13 @@ class SessionCore:
             await learn_secrets(self.environment, calls, self.all_tools(), self.policy.max_argument_bytes)
         # Nested calls take their steps in tasks of their own, or tools that call tools would exhaust the stack.
         return await self.make_batch(calls, scope, changes, parent).start(at_once=parent is None).wait()
+
+    def may_ask_about(self, name: str) -> bool:
+        """Whether the policy may ask a person about a call of a tool."""
+        tool, judge = find(self.all_tools(), name), self._context.judge
+        if tool is None or not judge.may_ask:
+            return False
+        return judge.allows_always(tool) is None and judge.denies_always(tool) is None
 
     async def would(self, call: ToolCall | Mapping[str, Any], changes: PolicySettings) -> Judgement:
         """Judge a call as a batch would that is started now."""
@@ -466,11 +474,11 @@ class SessionCore:
         restrictions: tuple[Policy, ...] | None = None,
         channel: Channel | None = None,
     ) -> BatchContext[ActiveCall]:
-        shared = self.shared
+        shared, hooks = self.shared, self.hooks.and_those_of(self._late) if self._late else self.hooks
         return BatchContext(
             env=environment or self.environment,
             policy=policy,
-            hooks=self.hooks.and_those_of(self._late) if self._late else self.hooks,
+            hooks=hooks,
             loops=self._loops,
             call_log=shared.call_log,
             outer_limits=(self.limit, shared.limit) if limits is None else limits,
@@ -478,6 +486,7 @@ class SessionCore:
             restrictions=self._restrictions if restrictions is None else restrictions,
             write_authority=shared.write_authority,
             channel=channel,
+            enclose=partial(enclose, factories=hooks.around) if hooks.around else None,
         )
 
     # --- its tools

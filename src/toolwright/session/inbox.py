@@ -47,9 +47,9 @@ class Inbox:
         named = self._read(key, "completion", "event", of=session)
         return _shown(await self._controller.resolve(named, Resolution("ok", self._clock.now(), _json(value))))
 
-    async def reject(self, key: str, code: str, message: str, category: str) -> Resolved:
-        """Complete the wait of a key with an error."""
-        named = self._read(key, "completion", "event")
+    async def reject(self, key: str, code: str, message: str, category: str, session: str | None = None) -> Resolved:
+        """Complete the wait of a key with an error; with a session, only of one of its calls."""
+        named = self._read(key, "completion", "event", of=session)
         said = await self._sessions.redacted(named.call.session, message)
         failure = Failure(message=said, code=code, category=category, source="tool")
         return _shown(await self._controller.resolve(named, Resolution("error", self._clock.now(), failure=failure)))

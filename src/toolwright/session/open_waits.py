@@ -103,3 +103,7 @@ class InboxClient(Protocol):
     async def resolve(self, key: str, value: object, session: str | None = None) -> Resolved:
         """Complete the wait of a key with a value."""
         ...
+
+    async def reject(self, key: str, code: str, message: str, category: str, session: str | None = None) -> Resolved:
+        """Complete the wait of a key with an error."""
+        ...

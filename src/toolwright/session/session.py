@@ -197,6 +197,10 @@ class Session:
         """
         return await self._core.would(call, changes)
 
+    def may_ask_about(self, tool: str) -> bool:
+        """Whether the policy may ask a person about a call of the tool of this name; `would` says it for one call."""
+        return self._core.may_ask_about(tool)
+
     def cancel(self, reason: str = "the session was cancelled") -> None:
         """Cancel the turn and every batch of the session that still run here. Background runs continue, and so do turns
         in the queue; each has its own `cancel`."""
@@ -265,6 +269,21 @@ class Session:
             KeyRefused: as for `runtime.resolve`, or the key is of another session.
         """
         return await self._inbox.resolve(key, value, self.id)
+
+    async def reject(
+        self,
+        key: str,
+        *,
+        code: str = "rejected",
+        message: str = "It was rejected from outside",
+        category: str = "external",
+    ) -> Resolved:
+        """Complete what a call of the session waits for with an error, as `runtime.reject` does.
+
+        Raises:
+            KeyRefused: as for `runtime.resolve`, or the key is of another session.
+        """
+        return await self._inbox.reject(key, code, message, category, self.id)
 
     async def questions(self) -> list[Question]:
         """The questions of the session's tools that wait for a person, oldest first."""
