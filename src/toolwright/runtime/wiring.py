@@ -109,6 +109,7 @@ def wire(
             partial(Schedules, background),
             partial(Triggers, background),
             partial(SessionTurnsClient, turns),
+            turns.left_turn,
             agents.parts,
             lambda: inbox,
         ),

@@ -205,7 +205,11 @@ async def ask_approval(call: ActiveCall, question: Question) -> Failure | None:
             call.decision = Decision(verdict, remembered.at, remembered.by, remembered.reason, always=True)
             return None if remembered.effect == "allow" else _denied(call, question, remembered.reason)
     opened = functools.partial(say_waiting, call, question.kind, question.rule)
-    return _answer(call, question, await put_question(call, question, opened))
+    try:
+        resolution = await put_question(call, question, opened)
+    finally:
+        enter(call).question = None
+    return _answer(call, question, resolution)
 
 
 async def put_question(call: ActiveCall, question: Question, opened: Opened) -> Resolution:
@@ -231,6 +235,7 @@ async def put_question(call: ActiveCall, question: Question, opened: Opened) -> 
         "secret": call.tool.definition.secret,
     }
     wait = Wait(WaitKey(key, question.kind, name), now, deadline, jsonx.encode(asked))
+    enter(call).question = wait.key
     return await env.effects.wait(wait, opened)
 
 
