@@ -20,6 +20,14 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"after": None}, "after=None is not usable; use a list of functions"),
     ({"after": ["x"]}, "The hook 'x' is not usable; use a function"),
     (
+        {"around": print},
+        "around=<built-in function print> is not usable; use a list of functions under @contextlib.contextmanager",
+    ),
+    (
+        {"around": ["x"]},
+        "The context manager around calls 'x' is not usable; use a function under @contextlib.contextmanager",
+    ),
+    (
         {"projector": "x"},
         "projector='x' is not usable; use a function of an outcome, or of an outcome and its call, sync or async",
     ),

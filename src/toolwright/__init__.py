@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolwright.app import App
+    from toolwright.calls.around import Attempt
     from toolwright.calls.batch import Batch
     from toolwright.calls.hooks import Answer, HookCall, PrepareCall, ProjectedCall, ReplaceArguments
     from toolwright.calls.judgement import Judgement
     from toolwright.calls.policy import Policy, PolicySettings, Request, Rule
     from toolwright.calls.record import CallRecord, MemoryCallLog
     from toolwright.calls.suspend.approvals import Approval
+    from toolwright.calls.suspend.questions import Question
     from toolwright.errors import (
         BatchFailed,
         CapabilityError,
@@ -72,6 +74,7 @@ _HOMES = {
     "Approval": "toolwright.calls.suspend.approvals",
     "Arguments": "toolwright.tools.arguments",
     "Attachment": "toolwright.tools.outcome",
+    "Attempt": "toolwright.calls.around",
     "Batch": "toolwright.calls.batch",
     "BatchFailed": "toolwright.errors",
     "Budget": "toolwright.tools.turn_protocols",
@@ -102,6 +105,7 @@ _HOMES = {
     "PolicySettings": "toolwright.calls.policy",
     "PrepareCall": "toolwright.calls.hooks",
     "ProjectedCall": "toolwright.calls.hooks",
+    "Question": "toolwright.calls.suspend.questions",
     "Quota": "toolwright.stores.contracts.sessions",
     "Quotas": "toolwright.stores.contracts.sessions",
     "Recovered": "toolwright.session.recovery",
@@ -160,6 +164,7 @@ __all__ = [
     "Approval",
     "Arguments",
     "Attachment",
+    "Attempt",
     "Batch",
     "BatchFailed",
     "Budget",
@@ -190,6 +195,7 @@ __all__ = [
     "PolicySettings",
     "PrepareCall",
     "ProjectedCall",
+    "Question",
     "Quota",
     "Quotas",
     "Recovered",

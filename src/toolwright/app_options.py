@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, cast
 
+from toolwright.calls.around import Around
 from toolwright.calls.hooks import AfterHook, BeforeHook, Hooks, Projector, is_projector
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallLog
@@ -21,6 +22,7 @@ from toolwright.stores.contracts.sessions import Quotas
 from toolwright.tools.capability import Capability, activate, require_capability
 from toolwright.tools.model import ModelClient
 from toolwright.tools.registry import ToolRegistry, ToolSource
+from toolwright.tools.remote_tools import RemoteTools
 from toolwright.tools.turn_protocols import Budget, ContextWindow
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
@@ -36,6 +38,7 @@ class AppOptions(TypedDict, total=False):
     before: Iterable[BeforeHook]
     after: Iterable[AfterHook]
     projector: Projector | None
+    around: Iterable[Around]
     model: str | ModelClient | None
     instructions: str
     budget: Budget | None
@@ -81,6 +84,7 @@ class AppSettings:
     before: Iterable[BeforeHook] = ()
     after: Iterable[AfterHook] = ()
     projector: Projector | None = None
+    around: Iterable[Around] = ()
     model: str | ModelClient | None = None
     instructions: str = ""
     budget: Budget | None = None
@@ -94,7 +98,11 @@ class AppSettings:
         check_options(**{field.name: getattr(self, field.name) for field in fields(self)})
         assign: Any = object.__setattr__
         if not hasattr(self.tools, "snapshot"):
-            assign(self, "tools", tuple(ToolRegistry(self.tools).snapshot().values()))
+            given = tuple(self.tools)
+            remote = tuple(item for item in given if isinstance(item, RemoteTools))
+            _require_own_names(remote)
+            local = (item for item in given if not isinstance(item, RemoteTools))
+            assign(self, "tools", (*ToolRegistry(local).snapshot().values(), *remote))
         if isinstance(self.capabilities, Iterable) and not isinstance(self.capabilities, str):
             assign(self, "capabilities", tuple(self.capabilities))
         if self.automatic is not None:
@@ -102,15 +110,30 @@ class AppSettings:
         hooks = self.hooks
         assign(self, "before", hooks.before)
         assign(self, "after", hooks.after)
+        assign(self, "around", hooks.around)
         if self.capabilities:
             from toolwright.builtin import capabilities
 
             activate(self.capabilities, capabilities.capability)  # refuses unknown names and circles
 
     @property
+    def local_tools(self) -> ToolSource | tuple[Any, ...]:
+        """The tools that are part of this program: all but those of remote ones."""
+        if hasattr(self.tools, "snapshot"):
+            return cast("ToolSource", self.tools)
+        return tuple(item for item in self.tools if not isinstance(item, RemoteTools))
+
+    @property
+    def remote_tools(self) -> tuple[RemoteTools, ...]:
+        """Those among the tools that bring theirs while a runtime is open, such as MCP servers."""
+        if hasattr(self.tools, "snapshot"):
+            return ()
+        return tuple(item for item in self.tools if isinstance(item, RemoteTools))
+
+    @property
     def hooks(self) -> Hooks:
         """The hooks and the projector."""
-        return Hooks(tuple(self.before), tuple(self.after), self.projector)
+        return Hooks(tuple(self.before), tuple(self.after), self.projector, around=tuple(self.around))
 
     def __repr__(self) -> str:
         source: Any = self.tools
@@ -118,6 +141,14 @@ class AppSettings:
         said = [f"{len(tools)} tools"]
         said += [field.name for field in fields(self) if field.name != "tools" and getattr(self, field.name)]
         return f"<App: {', '.join(said)}>"
+
+
+def _require_own_names(remote: Iterable[RemoteTools]) -> None:
+    seen: set[str] = set()
+    for item in remote:
+        if item.name in seen:
+            raise ToolwrightError(f"Two servers among the tools have the name {item.name!r}; give one of them another")
+        seen.add(item.name)
 
 
 Fits = Callable[[Any], bool]
@@ -141,6 +172,7 @@ _OPTIONS: dict[str, tuple[Fits, str]] = {
     "before": (_is(Iterable), "a list of functions"),
     "after": (_is(Iterable), "a list of functions"),
     "projector": (_or_none(is_projector), "a function of an outcome, or of an outcome and its call, sync or async"),
+    "around": (_is(Iterable), "a list of functions under @contextlib.contextmanager"),
     "call_log": (_or_none(_has("open", "close")), "an object with open(record) and close(record)"),
     "events_file": (_or_none(_is(str, Path)), "the path of a file"),
     "clock": (_or_none(_has("now", "monotonic", "call_at", "sleep")), "a Clock, such as SystemClock()"),

@@ -16,6 +16,7 @@ from toolwright.calls.judgement import Judgement
 from toolwright.calls.policy import Policy, PolicySettings
 from toolwright.calls.record import MemoryCallLog
 from toolwright.calls.suspend.approvals import Approval
+from toolwright.calls.suspend.questions import Question
 from toolwright.events import AnyEvent
 from toolwright.session.archive.format import Exported, Imported
 from toolwright.session.children import Calls
@@ -32,6 +33,7 @@ from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import ModelClient
 from toolwright.tools.outcome import Failure, Image, ToolOutcome
 from toolwright.tools.registry import ScopedRegistry, ToolRegistry, ToolSource
+from toolwright.tools.remote_tools import RemoteStatus
 from toolwright.tools.service_protocols import (
     AttachmentInfo,
     Connection,
@@ -333,6 +335,8 @@ class BlockingSession(Protocol):
         id: str | None = None,
     ) -> TurnOutcome: ...
 
+    def answer(self, key: str, value: object, *, by: str | None = None) -> Resolved: ...
+
     def approvals(self) -> list[Approval]: ...
 
     def approve(
@@ -363,6 +367,8 @@ class BlockingSession(Protocol):
 
     def connections(self) -> list[Connection]: ...
 
+    def decline(self, key: str, reason: str | None = None, *, by: str | None = None) -> Resolved: ...
+
     def definitions(self) -> list[ToolDefinition]: ...
 
     def deny(
@@ -385,6 +391,8 @@ class BlockingSession(Protocol):
     @property
     def kv(self) -> BlockingKeyValue: ...
 
+    def may_ask_about(self, tool: str) -> bool: ...
+
     @property
     def messages(self) -> BlockingMessages: ...
 
@@ -392,9 +400,20 @@ class BlockingSession(Protocol):
 
     def offered(self) -> list[ToolDefinition]: ...
 
+    def questions(self) -> list[Question]: ...
+
     def on(
         self, topic: str, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[TriggerOptions]
     ) -> Trigger: ...
+
+    def reject(
+        self,
+        key: str,
+        *,
+        code: str = "rejected",
+        message: str = "It was rejected from outside",
+        category: str = "external",
+    ) -> Resolved: ...
 
     def resolve(self, key: str, value: object = None) -> Resolved: ...
 
@@ -421,10 +440,17 @@ class BlockingSession(Protocol):
     def secrets(self) -> BlockingSecrets: ...
 
     def spawn(
-        self, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[SpawnOptions]
+        self,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        under: Policy | None = None,
+        **options: Unpack[SpawnOptions],
     ) -> BlockingRun: ...
 
-    def start_batch(self, calls: Calls, *, scope: str = "", **changes: Unpack[PolicySettings]) -> BlockingBatch: ...
+    def start_batch(
+        self, calls: Calls, *, scope: str = "", under: Policy | None = None, **changes: Unpack[PolicySettings]
+    ) -> BlockingBatch: ...
 
     def subscribe(self, *, limit: int = 10000) -> BlockingSubscription: ...
 
@@ -487,6 +513,8 @@ class BlockingRuntime(Protocol):
 
     def __exit__(self, *exc: object) -> None: ...
 
+    def answer(self, key: str, value: object, *, by: str | None = None) -> Resolved: ...
+
     def approvals(self, session: str | None = None) -> list[Approval]: ...
 
     def approve(
@@ -503,9 +531,13 @@ class BlockingRuntime(Protocol):
     @property
     def capabilities(self) -> tuple[Capability, ...]: ...
 
+    def derive_key(self, purpose: str) -> bytes: ...
+
     def decisions(
         self, session: str | None = None, *, limit: int = 100, before: int | None = None
     ) -> list[Approval]: ...
+
+    def decline(self, key: str, reason: str | None = None, *, by: str | None = None) -> Resolved: ...
 
     def delete_session(self, session_id: str) -> bool: ...
 
@@ -523,6 +555,10 @@ class BlockingRuntime(Protocol):
 
     @property
     def prompt(self) -> str: ...
+
+    def questions(
+        self, session: str | None = None, *, decided: bool = False, limit: int = 100, before: int | None = None
+    ) -> list[Question]: ...
 
     def recover(self, session: str | None = None, *, scope: str | None = None) -> list[Recovered]: ...
 
@@ -548,6 +584,8 @@ class BlockingRuntime(Protocol):
     def scheduled(self, id: str) -> BlockingSchedule: ...
 
     def schedules(self, session: str | None = None, *, active: bool = False) -> list[BlockingSchedule]: ...
+
+    def servers(self) -> list[RemoteStatus]: ...
 
     def session(
         self,

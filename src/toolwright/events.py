@@ -166,8 +166,8 @@ class CallRetrying(CallNote, frozen=True, gc=False):
 
 
 class CallWaiting(CallNote, frozen=True, gc=False):
-    """A call waits for something outside: its completion, an event, a signal, the end of a sleep, a person, or whatever
-    its sub-agent waits for (`what` is "agent").
+    """A call waits for something outside: its completion, an event, a signal, the end of a sleep, an approval or answer
+    of a person, or whatever its sub-agent waits for (`what` is "agent").
 
     `what` is the kind of the wait, `name` the name that the tool gave it, and `deadline` an instant.
     """
@@ -370,9 +370,10 @@ def _outcome(outcome: Any) -> dict[str, Any]:
     told: dict[str, Any] = outcome.to_json()
     for name in ("call_id", "tool", "status", "attempts", "replayed"):
         told.pop(name, None)  # the event has them
+    given_text = told.pop("given_text", None)  # it is in the text, which is bounded
     if len(outcome.payload) > LARGEST:
         told["value"] = {"omitted_bytes": len(outcome.payload)}
-    elif outcome.status == "success":
+    elif outcome.status == "success" and given_text is None:
         told.pop("text", None)  # it repeats the value
     if len(told.get("raw_output") or "") > LARGEST:
         told["raw_output"] = None

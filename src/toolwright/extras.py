@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterable
 
+from toolwright.errors import MissingRequirement
+
 EXTRAS: dict[str, tuple[str, ...]] = {
     "anthropic": ("anthropic",),
     "bash": ("bashkit",),
@@ -32,3 +34,15 @@ def missing_libraries(extra: str) -> list[str]:
 def how_to_install(extras: Iterable[str]) -> str:
     """The command that installs extras."""
     return f"pip install 'toolwright[{','.join(sorted(extras))}]'"
+
+
+def require_extra(extra: str, what: str) -> None:
+    """Refuse to go on without the libraries of an extra; `what` needs them.
+
+    Raises:
+        MissingRequirement: one is not installed.
+    """
+    if missing := missing_libraries(extra):
+        raise MissingRequirement(
+            f"{what} needs libraries that are not installed ({', '.join(missing)}); run: {how_to_install([extra])}"
+        )

@@ -222,3 +222,39 @@ async def test_a_closed_runtime_is_told_to_every_call(open_runtime):
             answers.run(call("c1", "look"), "1"), answers.run(call("c2", "look"), "1"), return_exceptions=True
         )
     assert [type(each) for each in raised] == [RuntimeClosed, RuntimeClosed]
+
+
+@pytest.mark.promise("ADP-05")
+async def test_a_call_that_is_run_again_while_it_waits_is_pending_again(place, open_runtime):
+    running, go = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def order(ctx: ToolContext) -> str:
+        running.set()
+        await go.wait()
+        return str(await ctx.wait(ctx.event_key("paid")))
+
+    @tool
+    async def nest(ctx: ToolContext) -> str:
+        (outcome,) = await ctx.run_batch([ToolCall("order", {})])
+        return outcome.text
+
+    runtime = await open_runtime(place, order, nest)
+    session = runtime.session("s")
+    answers = AnswerBatches(session)
+    async with fail_after(5):
+        for name in ("order", "nest"):
+            running.clear()
+            go.clear()
+            first = asyncio.create_task(answers.run(call("c1", name), name))
+            await running.wait()
+            # It runs still, and begins to wait when the second shares it already.
+            second = asyncio.create_task(answers.run(call("c1", name), name))
+            await asyncio.sleep(0)  # it is handed over
+            await asyncio.sleep(0)  # its batch starts
+            assert len(session.batches) == (2 if name == "order" else 3)
+            go.set()
+            assert [(await each).status for each in (first, second)] == ["pending", "pending"]
+            assert (await answers.run(call("c1", name), name)).status == "pending"
+            session.cancel()
+            await session.wait_for_idle()

@@ -8,10 +8,12 @@ SESSION = """
     id policy tools
     ask start_turn turns turn
     run_batch start_batch call would cancel wait_for_idle batches cancel_waits revoke subscribe
+    waits approvals approve deny resolve questions answer decline
     spawn track runs run schedule schedules scheduled on off triggers
     catalogue offered definitions
     files kv details secrets messages attachments resources
     connect disconnect connections
+    opened_by
 """
 RUNTIME = """
     open open_blocking close
@@ -19,9 +21,10 @@ RUNTIME = """
     session sessions export_session import_session delete_session rotate_secrets
     unfinished recover recover_turns
     resolve reject cancel expire signal approvals decisions approve deny
+    questions answer decline
     turns turn
     runs run schedules scheduled occur worker drain
-    capabilities prompt subscribe
+    capabilities prompt servers subscribe
 """
 
 

@@ -99,6 +99,7 @@ def looks(call: object) -> bool:
                 "images": [{"data": "YQ==", "media_type": "image/png"}],
                 "attachments": [],
                 "metadata": {"rows": 2},
+                "text": None,
             },
         ),
         (Arguments({"n": 1, "when": None}), {"n": 1, "when": None}),

@@ -46,6 +46,7 @@ OUTCOME = ToolOutcome(
     decision=DECISION,
     model_text="text",
     metadata={"rows": 3},
+    given_text="text",
 )
 
 
@@ -162,11 +163,11 @@ def test_each_field_of_a_record_is_in_its_json_form():
 async def test_each_field_of_a_success_is_in_the_outcome(open_runtime, place):
     @tool
     async def give() -> Success:
-        return Success("v", "raw", [IMAGE], [ATTACHMENT], {"rows": 3})
+        return Success("v", "raw", [IMAGE], [ATTACHMENT], {"rows": 3}, "t")
 
     runtime = await open_runtime(place, give)
     outcome = await runtime.session("s1").call("give")
-    given = Success("v", "raw", (IMAGE,), (ATTACHMENT,), {"rows": 3})
+    given = Success("v", "raw", (IMAGE,), (ATTACHMENT,), {"rows": 3}, "t")
     for name in Success.__struct_fields__:
         assert getattr(given, name), name
         assert getattr(outcome, name) == getattr(given, name), name

@@ -319,3 +319,34 @@ def test_what_needs_a_runtime_says_so_and_can_be_doubled() -> None:
     assert ctx.shell_rules() == ()
     ctx.refused_by("no deletes")
     assert ctx.recorded.refused_by == ["no deletes"]
+
+
+async def test_a_question_takes_the_answer_of_the_test_which_must_fit_its_schema() -> None:
+    size = {"type": "string", "enum": ["S", "M"]}
+
+    @tool
+    async def order(ctx: ToolContext, item: str, deadline: float | None = None) -> str:
+        try:
+            return await ctx.ask("size", f"Which size of {item}?", size, deadline=deadline)
+        except ToolError as error:
+            return error.failure.code
+
+    ctx = FakeContext(answers={"size": "M"})
+    assert await order(ctx, item="hat") == "M"
+    assert ctx.recorded.asked == [("size", "Which size of hat?", size, None)]
+    assert await order(ctx.next_attempt(), item="hat") == "M"
+    assert len(ctx.recorded.asked) == 1
+    with pytest.raises(ReplayMismatch):
+        await order(ctx.next_attempt(), item="coat")
+    with pytest.raises(ToolwrightError, match="used before"):
+        await order(ctx, item="hat")
+
+    assert await order(FakeContext(), item="hat", deadline=60) == "expired"
+    declined = Failure(message="no", code="declined")
+    assert await order(FakeContext(answers={"size": declined}), item="hat") == "declined"
+    with pytest.raises(ToolwrightError, match="answers"):
+        await order(FakeContext(), item="hat")
+    with pytest.raises(ToolwrightError, match="does not fit"):
+        await order(FakeContext(answers={"size": "XXL"}), item="hat")
+    with pytest.raises(ToolwrightError, match="for its text"):
+        await FakeContext().ask("a", "")

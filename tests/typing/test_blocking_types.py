@@ -43,7 +43,11 @@ NAMES = {kind.__name__: name for name, kind in PAIRS.items()} | {
     "ScheduleClient": "BlockingSchedule",
     "TurnClient": "BlockingTurn",
 }
-LEFT_OUT = {"BlockingRuntime": {"open", "open_blocking", "worker", "drain"}, "BlockingSubscription": {"push"}}
+LEFT_OUT = {
+    "BlockingRuntime": {"open", "open_blocking", "worker", "drain"},
+    "BlockingSession": {"opened_by"},
+    "BlockingSubscription": {"push"},
+}
 """Names without use on a blocking object: an opening, what a worker's program needs, and what the runtime uses."""
 
 

@@ -10,16 +10,18 @@ import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from toolwright.calls.batch import Batch
-from toolwright.calls.policy import PolicySettings
-from toolwright.calls.suspend.approvals import Approval
 from toolwright.errors import KeyRefused
-from toolwright.session.open_waits import OpenWait
-from toolwright.session.session import Session
-from toolwright.tools.call import ToolCall
-from toolwright.tools.outcome import ToolOutcome
+
+if TYPE_CHECKING:  # Importing an adapter costs little more than importing its framework.
+    from toolwright.calls.batch import Batch
+    from toolwright.calls.policy import PolicySettings
+    from toolwright.calls.suspend.approvals import Approval
+    from toolwright.session.open_waits import OpenWait
+    from toolwright.session.session import Session
+    from toolwright.tools.call import ToolCall
+    from toolwright.tools.outcome import ToolOutcome
 
 
 class _Collected:
@@ -70,6 +72,11 @@ class AnswerBatches:
             raise
         if collected.batch is not None and (fault := collected.batch.fault) is not None:
             raise fault
+        return outcome
+
+    async def finish(self, call: ToolCall, scope: str) -> ToolOutcome:
+        """Wait for the outcome of a pending call, however long that takes; cancelling the wait cancels the call."""
+        (outcome,) = await self.session.start_batch([call], scope=scope, **self._changes)
         return outcome
 
     async def run_all(self, calls: Sequence[ToolCall], scope: str) -> list[ToolOutcome]:

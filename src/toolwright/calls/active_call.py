@@ -179,10 +179,12 @@ class Suspension(Struct):
     slot: asyncio.Future[None] | None = None
     """Done when it has its slots again."""
     watch: Watch | None = None
-    question: WaitKey | None = None
-    """The question to a person that it waits for before it runs."""
+    request: WaitKey | None = None
+    """The request for approval that it waits for before it runs."""
     connecting: Mapping[str, tuple[int, float | None]] = MappingProxyType({})
     """By provider, how often it waited for a connection, and the instant of the one that it was last run with."""
+    questions: int = 0
+    """How many questions it asked people."""
 
 
 class Reports(Struct):

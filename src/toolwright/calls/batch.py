@@ -42,7 +42,7 @@ from toolwright.calls.redactor import AtOnce
 from toolwright.calls.schedule.admission import Limit, Ticket
 from toolwright.calls.schedule.claim_index import ClaimIndex
 from toolwright.calls.suspend.approvals import wait_again, wait_for_approval
-from toolwright.calls.suspend.leave import leave, questions_of
+from toolwright.calls.suspend.leave import leave, requests_of
 from toolwright.errors import BatchFailed, StoreError
 from toolwright.events import CallWarning
 from toolwright.stores.contracts.waits import WaitKey
@@ -244,6 +244,8 @@ class Batch:
         if call.suspension is not None and call.suspension.waiting != waits:
             call.suspension.waiting = waits
             self.nested_changed()
+            for sharer in call.sharers:
+                sharer.owner.nested_changed()
 
     def nested_changed(self) -> None:
         """A call, or one that a call of the batch made, has its outcome, or begins or ends to wait."""
@@ -253,6 +255,8 @@ class Batch:
                 batch._watchers.tell_change()
             if batch.parent is None:
                 return
+            for sharer in batch.parent.sharers:
+                sharer.owner.nested_changed()
             batch = batch.parent.owner  # type: ignore[assignment]
 
     def start_over(self, call: ActiveCall) -> None:
@@ -390,16 +394,16 @@ class Batch:
         """Done when the next call has its outcome, or begins or ends to wait for something outside."""
         return self._watch().until_change()
 
-    def questions(self) -> list[WaitKey] | None:
-        """The questions to people that its unfinished calls wait for before they run; None where one does anything
+    def requests(self) -> list[WaitKey] | None:
+        """The requests for approval that its unfinished calls wait for before they run; None where one does anything
         else, or must stay in this process."""
         if self.parent is not None or self.stop_reason is not None or self.failed is not None:
             return None
         # The hooks would see the calls once more.
-        return None if self.context.hooks.before else questions_of(self._without_outcome())
+        return None if self.context.hooks.before else requests_of(self._without_outcome())
 
     def leave(self) -> None:
-        """Leave the calls that wait for these questions. Whoever awaits the batch is not told: another one with the
+        """Leave the calls that wait for these requests. Whoever awaits the batch is not told: another one with the
         same calls and the same scope continues it."""
         leave(self._without_outcome())
         self._calls.clear()
@@ -602,6 +606,8 @@ class Launch:
             self._launch()
         except Exception as error:  # it would be lost, and the waiting tasks would wait for ever
             self._batch.store_failed(error)
+        # A call that shares the execution of one that waits has nothing else to tell.
+        self._batch.nested_changed()
 
     def _start_nothing(self, reason: str, fault: Exception | None = None) -> None:
         """The calls could not be launched: those that would have started are cancelled."""

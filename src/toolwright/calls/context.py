@@ -9,6 +9,7 @@ from typing import Generic
 from msgspec import UNSET, UnsetType
 
 from toolwright import jsonx
+from toolwright.calls.around import SentAround
 from toolwright.calls.authorise.authorise import Judge
 from toolwright.calls.authorise.authority import restrict
 from toolwright.calls.authorise.loop_detection import LoopWatch
@@ -29,6 +30,7 @@ class ToolPlan:
 
     __slots__ = (
         "allowed_by",
+        "around",
         "attempts",
         "bucket",
         "direct",
@@ -51,6 +53,7 @@ class ToolPlan:
         self.bucket = bucket
         self.limit = limit
         self.allowed_by = allowed_by
+        self.around: tuple[SentAround, ...] = ()
         if crash_seams.tool_code is not None and self.mode != "process":
             self.direct, self.invoke = None, crash_seams.tool_code(self.invoke, self.mode)
 
@@ -66,6 +69,7 @@ class BatchContext(Generic[CallT]):
 
     __slots__ = (
         "_authority",
+        "_enclose",
         "_tool_limit",
         "_write_authority",
         "_written_authority",
@@ -95,8 +99,12 @@ class BatchContext(Generic[CallT]):
         restrictions: tuple[Policy, ...] = (),
         write_authority: Callable[[tuple[Policy, ...]], bytes | None] = lambda authority: None,
         channel: Channel | None = None,
+        enclose: Callable[[ToolPlan], None] | None = None,
     ) -> None:
-        """`channel` gets the beginning and end of batches and calls; by default the channel of the environment."""
+        """`channel` gets the beginning and end of batches and calls; by default the channel of the environment.
+
+        `enclose` puts context managers of the host around the code of each plan that is made.
+        """
         self.env = env
         self.policy = policy
         self.hooks = hooks
@@ -109,6 +117,7 @@ class BatchContext(Generic[CallT]):
         self.loops = loops
         self.outer_limits = outer_limits
         self._tool_limit = tool_limit
+        self._enclose = enclose
         self.plans: dict[Tool, ToolPlan] = {}
         # True when the host has code that sees each outcome.
         self.hooked = bool(hooks.after or hooks.project)
@@ -134,4 +143,6 @@ class BatchContext(Generic[CallT]):
         """Make the plan of a tool, whose attempts have so many seconds; it is in `plans` from then on."""
         bucket = self.env.deadlines.bucket(timeout)
         plan = self.plans[tool] = ToolPlan(tool, bucket, self._tool_limit(tool), self.judge.allows_always(tool))
+        if self._enclose is not None:
+            self._enclose(plan)
         return plan

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from toolwright.argument_checks import unusable
+from toolwright.calls.around import Around
 from toolwright.plain_data import plain_data, plain_value
 from toolwright.tools.arguments import hide_secret
 from toolwright.tools.capability import Capability
@@ -103,13 +104,15 @@ Projector = Callable[[ToolOutcome], str | Awaitable[str]] | Callable[[ToolOutcom
 
 
 class Hooks(Struct, frozen=True):
-    """The hooks of a runtime, run in order. `project` turns a finished outcome into the text for the model."""
+    """The hooks of a runtime, run in order. `project` turns a finished outcome into the text for the model. `around`
+    makes context managers around each attempt, the first one outermost."""
 
     before: tuple[BeforeHook, ...] = ()
     after: tuple[AfterHook, ...] = ()
     project: Projector | None = None
     project_call: bool = False
     """Whether the projector takes the call, too; found out here, once."""
+    around: tuple[Around, ...] = ()
 
     def __post_init__(self) -> None:
         if self.project is not None:
@@ -117,12 +120,27 @@ class Hooks(Struct, frozen=True):
         for hook in (*self.before, *self.after):
             if not callable(hook):
                 raise unusable("hook", hook, "a function")
+        for factory in self.around:
+            if not is_around(factory):
+                raise unusable("context manager around calls", factory, "a function under @contextlib.contextmanager")
+
+    def with_projector(self, projector: Projector | None) -> Hooks:
+        """These, with another projector where one is given."""
+        return self if projector is None else Hooks(self.before, self.after, projector, around=self.around)
 
     def and_those_of(self, capabilities: Sequence[Capability]) -> Hooks:
         """These, after the hooks of capabilities."""
         before = (hook for one in capabilities for hook in one.before)
         after = (hook for one in capabilities for hook in one.after)
-        return Hooks((*before, *self.before), (*after, *self.after), self.project)
+        return Hooks((*before, *self.before), (*after, *self.after), self.project, around=self.around)
+
+
+def is_around(given: Any) -> bool:
+    """True for a function whose result may be a context manager, which an async one gives none of."""
+    if not callable(given):
+        return False
+    function = inspect.unwrap(given)
+    return not (inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function))
 
 
 def is_projector(given: Any) -> bool:

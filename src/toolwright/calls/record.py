@@ -344,4 +344,4 @@ def _log_failed(record: CallRecord) -> None:
 
 def _trimmed(outcome: ToolOutcome) -> ToolOutcome:
     """The outcome without its value, which is longer than a record may be."""
-    return replace(outcome, payload=b"null", cached_value=None, model_text=outcome.text)
+    return replace(outcome, payload=b"null", cached_value=None, model_text=outcome.text, given_text=None)

@@ -26,6 +26,7 @@ class Encoded(Struct, frozen=True):
     images: tuple[Image, ...] = ()
     attachments: tuple[Attachment, ...] = ()
     metadata: dict[str, Any] | None = None
+    text: str | None = None
 
 
 def encode_result(result: object, encode: Callable[[Any], bytes] = jsonx.encode) -> Encoded | Failure:
@@ -70,7 +71,6 @@ def unserialisable(result: object, error: BaseException) -> Failure:
 
 
 def _with_extras(encoded: Encoded, result: Success) -> Encoded:
-    raw_output = result.raw_output
     images: list[Image] = [*encoded.images]
     attachments: list[Attachment] = [*encoded.attachments]
     for image in result.images:
@@ -88,13 +88,24 @@ def _with_extras(encoded: Encoded, result: Success) -> Encoded:
         if not isinstance(item, Attachment):
             raise TypeError(f"a Success has a {type(item).__name__} as an attachment; use Attachment")
         attachments.append(item)
-    if raw_output is not None:
-        if not isinstance(raw_output, str):
-            raise TypeError(f"a Success has a {type(raw_output).__name__} as its raw_output; use a string")
-        raw_output = encodable(raw_output)
     metadata = result.metadata
     if metadata is not None:
         if not isinstance(metadata, Mapping):
             raise TypeError(f"a Success has a {type(metadata).__name__} as its metadata; use a dict")
         metadata = bounded_json("Success metadata", dict(metadata))
-    return Encoded(encoded.payload, raw_output, tuple(images), tuple(attachments), metadata)
+    return Encoded(
+        encoded.payload,
+        _text("raw_output", result.raw_output),
+        tuple(images),
+        tuple(attachments),
+        metadata,
+        _text("text", result.text),
+    )
+
+
+def _text(field: str, given: object) -> str | None:
+    if given is None:
+        return None
+    if not isinstance(given, str):
+        raise TypeError(f"a Success has a {type(given).__name__} as its {field}; use a string")
+    return encodable(given)

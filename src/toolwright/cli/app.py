@@ -10,7 +10,19 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import toolwright
-from toolwright.cli.commands import approvals, batches, db, files, kv, runs, schedules, secrets, session, turns
+from toolwright.cli.commands import (
+    approvals,
+    batches,
+    db,
+    files,
+    kv,
+    mcp_serve,
+    runs,
+    schedules,
+    secrets,
+    session,
+    turns,
+)
 from toolwright.cli.commands.ask import ask
 from toolwright.cli.commands.batch import batch
 from toolwright.cli.commands.call import call
@@ -52,6 +64,7 @@ GROUPS: dict[str, tuple[str, list[Callable[..., None]]]] = {
             schedules.rm,
         ],
     ),
+    "mcp": ("Serve tools to MCP clients.", [mcp_serve.serve]),
     "kv": ("Read and write the named values of a session.", [kv.list_, kv.get, kv.set_, kv.rm]),
     "secrets": (
         "Set, list and remove the secrets of a session. Their values are never printed.",

@@ -152,6 +152,15 @@ class CallEffects(Protocol):
         """Begin a wait, or continue one that began before, until it is resolved."""
         ...
 
+    async def ask(self, effect: Effect, wait: Wait, opened: Opened) -> Resolution:
+        """Wait for a person's answer: `wait` is the request, and `effect` has what is asked as its input.
+
+        Raises:
+            ReplayMismatch: something else was asked before under its name.
+            StoreError: it could not be recorded.
+        """
+        ...
+
     async def receive(self, name: str, seconds: float | None, opened: Opened) -> bytes | None:
         """The next signal of a name that this call has not received; None when none came in time.
 

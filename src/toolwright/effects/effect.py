@@ -15,7 +15,7 @@ from toolwright import jsonx
 from toolwright.errors import ReplayMismatch
 from toolwright.stores.contracts.journal import CallKey, Kept
 
-EffectKind = Literal["step", "sleep", "receive"]
+EffectKind = Literal["step", "sleep", "receive", "question"]
 
 
 class Effect(Struct, frozen=True, gc=False):

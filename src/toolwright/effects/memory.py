@@ -20,7 +20,7 @@ from toolwright.stores.contracts.journal import NOT_ALL, CallKey, Cursor, Ended,
 from toolwright.stores.contracts.sessions import Sealed
 from toolwright.stores.contracts.store import BackgroundStores
 from toolwright.stores.contracts.waits import (
-    INBOX,
+    APPROVALS,
     Arrivals,
     Decided,
     Refused,
@@ -315,7 +315,9 @@ class MemoryStore:
         waits = () if row is None else row.waits.values()
         return sorted((wait for wait in waits if wait.key.kind == kind and wait.opened_at is not None), key=_age)
 
-    async def decided(self, session: str | None, before: int | None, limit: int) -> list[Decided]:
+    async def decided(
+        self, session: str | None, before: int | None, limit: int, kinds: Sequence[WaitKind] = APPROVALS
+    ) -> list[Decided]:
         found: list[Decided] = []
         for number, (call, key) in reversed(list(enumerate(self._database.resolved, start=1))):
             wait = call.waits.get(key)
@@ -323,7 +325,7 @@ class MemoryStore:
                 len(found) < limit
                 and wait is not None
                 and wait.opened_at is not None
-                and key.kind in INBOX
+                and key.kind in kinds
                 and (before is None or number < before)
                 and (session is None or key.call.session == session)
                 and self._calls.get(key.call) is call

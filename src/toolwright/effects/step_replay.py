@@ -14,7 +14,7 @@ from toolwright.effects.wait_keys import KeyRing, failure_of
 from toolwright.effects.waiting_room import WaitingRoom
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.stores.contracts.journal import CallKey, JournalStore, Kept
-from toolwright.stores.contracts.waits import WaitKey, WaitStore
+from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey, WaitStore
 from toolwright.tools.outcome import Failure
 
 
@@ -142,6 +142,18 @@ class JournaledEffects:
             await woken.wait()
         finally:
             alarm.cancel()
+
+    # --- questions
+
+    async def ask(self, effect: Effect, wait: Wait, opened: Opened) -> Resolution:
+        self._take(effect)
+        kept = (await self._read()).get(effect.label)
+        if kept is None:
+            # Written before the request: an answer is never taken for that to another question.
+            await self._keep(effect, done=True)
+        else:
+            require_same_input(effect, kept)
+        return await self.wait(wait, opened)
 
     # --- signals
 

@@ -77,5 +77,10 @@ class KeyRing:
         return _text(hmac.digest(self._secret, f"{_PREFIX}.{body}".encode(), hashlib.sha256))
 
 
+def derived_key(secret: bytes, purpose: str) -> bytes:
+    """A key of 32 bytes that is derived from a secret for one purpose; it reveals nothing of the secret."""
+    return hmac.digest(secret, f"toolwright derived key: {purpose}".encode(), hashlib.sha256)
+
+
 def _text(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")

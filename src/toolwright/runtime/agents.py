@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from toolwright.app_options import AppSettings, Lifespan
 from toolwright.calls.environment import NO_LIFESPAN
 from toolwright.errors import ToolwrightError, TurnError
 from toolwright.log_fields import log_fields
-from toolwright.runtime.capabilities import LateCapabilities, arrange
+from toolwright.runtime.capabilities import Arranged, LateCapabilities, arrange
 from toolwright.runtime.lifespan import LifespanTask
 from toolwright.session.core import AgentParts
 from toolwright.session.parts import SharedParts, TurnDefaults
@@ -96,10 +96,17 @@ def _failed(name: str, outcome: TurnOutcome) -> ToolError:
 class Agents:
     """The sub-agents of a runtime, each made when it is first called."""
 
-    def __init__(self, lifespan: Lifespan | None, open_model: OpenModel, instructions: MakeInstructions) -> None:
+    def __init__(
+        self,
+        lifespan: Lifespan | None,
+        open_model: OpenModel,
+        instructions: MakeInstructions,
+        open_remote: Callable[[AppSettings, Arranged], Awaitable[None]],
+    ) -> None:
         self._lifespan = lifespan
         self._open_model = open_model
         self._instructions = instructions
+        self._open_remote = open_remote
         self._made: dict[tuple[int, int], tuple[AppSettings, SharedParts, AgentParts]] = {}
         self._lifespans: dict[Lifespan, tuple[LifespanTask, Any]] = {}
         self._opening = asyncio.Lock()
@@ -109,11 +116,17 @@ class Agents:
         found = self._made.get((id(app), id(caller)))
         if found is None:
             deps = await self._deps(app, caller)
-            found = self._made.get((id(app), id(caller))) or self._make(app, caller, deps)
+            async with self._opening:  # the remote tools of an app are opened once
+                found = self._made.get((id(app), id(caller)))
+                if found is None:
+                    arranged = arrange(app)
+                    await self._open_remote(app, arranged)
+                    found = self._make(app, arranged, caller, deps)
         return found[2]
 
-    def _make(self, app: AppSettings, caller: SharedParts, deps: object) -> tuple[AppSettings, SharedParts, AgentParts]:
-        arranged = arrange(app)
+    def _make(
+        self, app: AppSettings, arranged: Arranged, caller: SharedParts, deps: object
+    ) -> tuple[AppSettings, SharedParts, AgentParts]:
         late = LateCapabilities(app, arranged.active)
         policy = app.policy or caller.policy
         own = self._open_model(app.model)

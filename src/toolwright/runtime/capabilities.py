@@ -26,12 +26,13 @@ def arrange(app: AppSettings) -> Arranged:
     Raises:
         CapabilityError: a capability cannot be used, or brings a tool whose name another tool has.
     """
-    if is_source(app.tools):
-        followed = app.tools
+    local = app.local_tools
+    if is_source(local):
+        followed = local
         active = _activated(app, followed.snapshot(), app.capabilities)
         # It belongs to its owner and is not changed: the tools of capabilities lie beneath it.
         return Arranged(followed, add_tools(active, to=Beneath(followed)) if active else followed, active)
-    own = ToolRegistry(app.tools)
+    own = ToolRegistry(local)
     active = _activated(app, own.snapshot(), app.capabilities)
     return Arranged(own, add_tools(active, to=own), active)
 

@@ -7,11 +7,14 @@ import logging
 from collections.abc import Iterable
 
 from toolwright.app_options import AppSettings
+from toolwright.calls.around import Around
+from toolwright.calls.pools.process_pool import pickled
 from toolwright.errors import MissingRequirement
 from toolwright.extras import EXTRAS, how_to_install, missing_libraries
 from toolwright.log_fields import log_fields
 from toolwright.session.secrets.master_keys import EnvironmentKeys, KeyProvider
 from toolwright.stores.contracts.sessions import SecretStore
+from toolwright.tools.outcome import told
 from toolwright.tools.tool import Tool
 
 log = logging.getLogger("toolwright")
@@ -23,10 +26,13 @@ def require_met(app: AppSettings, tools: Iterable[Tool]) -> None:
     """Refuse tools that could not work in this app, in this process.
 
     Raises:
-        MissingRequirement: a library is not installed, or the app has no model or no lifespan for them.
+        MissingRequirement: a library is not installed, the app has no model or no lifespan for them, or a context
+            manager around their calls cannot be sent to their child process.
     """
     needing: dict[str, list[str]] = {}
     for tool in tools:
+        if app.around and tool.mode == "process":
+            _require_sendable(app.around, tool.name)
         for need in tool.needs:
             needing.setdefault(need, []).append(tool.name)
     if not needing:
@@ -48,6 +54,16 @@ def require_met(app: AppSettings, tools: Iterable[Tool]) -> None:
             f"{_named(names)} libraries that are not installed ({shown}); run: {how_to_install(missing)}, or leave "
             "these tools out"
         )
+
+
+def _require_sendable(around: Iterable[Around], tool: str) -> None:
+    for factory in around:
+        problem = pickled(factory)
+        if isinstance(problem, Exception):
+            raise MissingRequirement(
+                f"Tool {tool!r} runs in a child process, and {factory!r:.200} in App(around=...) cannot be sent there "
+                f"({told(problem)}); make it a function of a module, or drop the tool's isolation"
+            )
 
 
 def _named(names: list[str]) -> str:

@@ -27,7 +27,10 @@ from toolwright.calls.environment import NO_LIFESPAN
 from toolwright.calls.hooks import Projector
 from toolwright.calls.policy import Policy
 from toolwright.calls.suspend.approvals import Approval
+from toolwright.calls.suspend.questions import Question
 from toolwright.clock import Clock, SystemClock
+from toolwright.effects.wait_keys import derived_key
+from toolwright.errors import ToolwrightError
 from toolwright.event_bus import Subscription
 from toolwright.event_file import EventFile
 from toolwright.runtime.capabilities import arrange
@@ -49,6 +52,7 @@ from toolwright.stores.contracts.store import Store
 from toolwright.tools.capability import Capability
 from toolwright.tools.model import HoldsConnections
 from toolwright.tools.registry import Snapshot, ToolRegistry, ToolSource
+from toolwright.tools.remote_tools import RemoteStatus
 from toolwright.tools.turn_protocols import TurnClient, TurnInfo
 
 
@@ -121,11 +125,13 @@ class Runtime:
         parts = self._open_parts()
         require_session_id(session_id)
         check_options(tools=tools, policy=policy, projector=projector)
-        if tools == ():
-            return parts.sessions.session(session_id, None, policy, projector)
-        own = cast("ToolSource", tools) if hasattr(tools, "snapshot") else ToolRegistry(tools)
-        _require_met(parts.app, own.snapshot())
-        return parts.sessions.session(session_id, own, policy, projector)
+        own = None
+        if tools != ():
+            own = cast("ToolSource", tools) if hasattr(tools, "snapshot") else ToolRegistry(tools)
+            _require_met(parts.app, own.snapshot())
+        session = parts.sessions.session(session_id, own, policy, projector)
+        session.opened_by = self
+        return session
 
     async def sessions(self) -> list[SessionInfo]:
         """Every session that has records, calls or turns in the store, by id; in memory calls are not counted."""
@@ -176,6 +182,11 @@ class Runtime:
         """
         shared = self._open_parts().shared
         return await rotate(shared.stores().secrets, shared.vault)
+
+    def derive_key(self, purpose: str) -> bytes:
+        """A secret key of 32 bytes for a purpose, such as to seal the state of a protocol. Every process that has the
+        store open derives the same; in memory it lasts as long as the runtime."""
+        return derived_key(self._open_parts().shared.effects.waits.secret, purpose)
 
     # --- after a crash
 
@@ -314,6 +325,36 @@ class Runtime:
         """
         return await self._open_parts().inbox.deny(key, reason, always, by)
 
+    async def questions(
+        self, session: str | None = None, *, decided: bool = False, limit: int = 100, before: int | None = None
+    ) -> list[Question]:
+        """The questions of tools that wait for a person, oldest first: to be answered or declined by their keys.
+
+        With `decided`, those that were answered or declined, expired or were cancelled, the newest first, each with its
+        `decision` and `answer`; `limit` and `before` are as in `decisions`, and hold for these only.
+        """
+        return await self._open_parts().inbox.questions(session, decided, limit, before)
+
+    async def answer(self, key: str, value: object, *, by: str | None = None) -> Resolved:
+        """Answer a question of a tool. The first to answer or decline it wins.
+
+        `by` names the person who answers; it is stored, and is in the `decision` of the question.
+
+        Raises:
+            KeyRefused: as for `resolve`.
+            ToolwrightError: the answer does not fit the schema of the question, or has no JSON form. The question stays
+                open.
+        """
+        return await self._open_parts().inbox.answer(key, value, by)
+
+    async def decline(self, key: str, reason: str | None = None, *, by: str | None = None) -> Resolved:
+        """Decline a question of a tool: it fails there as "declined", and the tool reads the reason.
+
+        Raises:
+            KeyRefused: as for `resolve`.
+        """
+        return await self._open_parts().inbox.decline(key, reason, by)
+
     # --- turns
 
     async def turns(self, session: str | None = None, *, active: bool = False, limit: int = 100) -> list[TurnInfo]:
@@ -403,6 +444,10 @@ class Runtime:
         parts = self._parts
         return (*parts.arranged.active, *parts.late_capabilities.of(parts.shared.tools.snapshot()))
 
+    def servers(self) -> list[RemoteStatus]:
+        """The servers among the tools of the app, such as MCP servers: whether each is connected, and its tools."""
+        return self._open_parts().remote.status()
+
     @property
     def prompt(self) -> str:
         """The prompt of the active capabilities, for the model."""
@@ -418,6 +463,17 @@ class Runtime:
         if lifetime.closed or asyncio._get_running_loop() is not lifetime.loop:
             lifetime.require_open()
         return self._parts
+
+
+def runtime_of(session: Session) -> Runtime:
+    """The runtime that a session was taken from.
+
+    Raises:
+        ToolwrightError: the session was not taken from a runtime.
+    """
+    if not isinstance(session.opened_by, Runtime):
+        raise ToolwrightError(f"{session!r} was not taken from a runtime; use runtime.session(...)")
+    return session.opened_by
 
 
 def open_app(app: AppSettings, store: str | Path | Store, options: OpenOptions) -> Opening[Runtime]:
@@ -460,6 +516,8 @@ async def _start(runtime: Runtime, parts: Parts, options: OpenOptions) -> None:
     events_file = options.get("events_file")
     if events_file is not None:
         parts.event_files.append(EventFile(runtime.subscribe(), events_file))
+    # Before the recovery, which runs calls of their tools.
+    await parts.remote.open(parts.app, parts.arranged, parts.sessions)
     if options.get("recover"):
         await runtime.recover()
     parts.background.open()
@@ -498,6 +556,7 @@ async def _stop(parts: Parts) -> None:
             await asyncio.gather(*(batch.settled() for batch in batches))
         await parts.shared.stop_lingering()
     finally:
+        await parts.remote.close()
         await parts.shared.close()
         parts.sessions.close()
         if isinstance(parts.shared.model, HoldsConnections):

@@ -25,6 +25,7 @@ from toolwright.event_file import EventFile
 from toolwright.runtime.agents import Agents
 from toolwright.runtime.capabilities import Arranged, LateCapabilities
 from toolwright.runtime.lifespan import LifespanTask
+from toolwright.runtime.remote_tools import RemoteConnections
 from toolwright.runtime.stores import Storage
 from toolwright.schedules.firing import Scheduler
 from toolwright.schedules.schedules import Schedules
@@ -55,6 +56,7 @@ class Parts:
     background: Background
     turns: Turns
     agents: Agents
+    remote: RemoteConnections
     inbox: Inbox
     archives: Archives
     event_files: list[EventFile] = field(default_factory=list)
@@ -99,7 +101,13 @@ def wire(
         processes=ProcessPool(),
         limit=Limit("a slot of the runtime", policy.runtime_concurrency),
     )
-    agents = Agents(app.lifespan, _model, lambda app, own, late: lambda: instructions(app, own, late, own.tools))
+    remote = RemoteConnections(clock, storage.durable)
+    agents = Agents(
+        app.lifespan,
+        _model,
+        lambda app, own, late: lambda: instructions(app, own, late, own.tools),
+        lambda app, own: remote.open(app, own, sessions),
+    )
     # Sessions start background work, which runs in sessions: each session is given its clients when it is opened.
     sessions = OpenSessions(
         shared,
@@ -139,6 +147,7 @@ def wire(
         background=background,
         turns=turns,
         agents=agents,
+        remote=remote,
         inbox=inbox,
         archives=Archives(shared, sessions, in_memory),
     )

@@ -19,6 +19,7 @@ from toolwright.calls.authorise.loop_detection import LoopWatch
 from toolwright.calls.batch import Batch
 from toolwright.calls.context import BatchContext
 from toolwright.calls.environment import CallEnvironment, SaveEvent
+from toolwright.calls.execute.enclose import enclose
 from toolwright.calls.hooks import Hooks, Projector
 from toolwright.calls.judgement import Judgement, judge
 from toolwright.calls.policy import Policy, PolicySettings
@@ -183,6 +184,7 @@ class SessionCore:
         self._loops = LoopWatch()
         # Contexts for the batches of calls of other sessions, by the id of the restrictions of these.
         self._contexts_under: dict[int, tuple[tuple[Policy, ...], BatchContext[ActiveCall]]] = {}
+        self._bounds: dict[int, tuple[Policy, tuple[Policy, ...]]] = {}  # by the id of the policy
         self.own_batches: dict[Batch, None] = {}
         """The batches that run, in the order in which they were started."""
         self.run_batches: dict[Batch, None] = {}
@@ -221,7 +223,7 @@ class SessionCore:
         """Take the policy that the program gives to a session which a background run opened before."""
         self.limit = Limit(f"a slot of session {self.id!r}", policy.session_concurrency)
         if projector is not None:
-            self.hooks = Hooks(self.hooks.before, self.hooks.after, projector)
+            self.hooks = self.hooks.with_projector(projector)
         self.follow(policy)
 
     def follow(self, policy: Policy, restrictions: tuple[Policy, ...] = ()) -> None:
@@ -285,7 +287,8 @@ class SessionCore:
         # the same or fewer.
         above = parent.owner if parent is not None and parent.env in self._environments else None
         if parent is None:
-            context, restrictions = self._context, self._restrictions + under
+            context = self._context_under(under) if under else self._context
+            restrictions = self._restrictions + under
         elif above is not None:
             context, restrictions = above.context, above.context.authority
         else:
@@ -310,6 +313,17 @@ class SessionCore:
             self.run_batches[batch] = None
         return batch
 
+    def bounds(self, under: Policy | None) -> tuple[Policy, ...]:
+        """The restrictions that a policy means for a caller; the same object each time, by which contexts are found."""
+        if under is None:
+            return ()
+        known = self._bounds.get(id(under))
+        if known is None:
+            if len(self._bounds) >= MOST_CONTEXTS:
+                self._bounds.clear()
+            known = self._bounds[id(under)] = under, (under.authority,)
+        return known[1]
+
     async def run_batch(self, calls: Calls, scope: str, changes: PolicySettings) -> list[ToolOutcome]:
         """Run calls and return one outcome for each, in call order."""
         parent = CURRENT.get()
@@ -317,6 +331,13 @@ class SessionCore:
             await learn_secrets(self.environment, calls, self.all_tools(), self.policy.max_argument_bytes)
         # Nested calls take their steps in tasks of their own, or tools that call tools would exhaust the stack.
         return await self.make_batch(calls, scope, changes, parent).start(at_once=parent is None).wait()
+
+    def may_ask_about(self, name: str) -> bool:
+        """Whether the policy may ask a person about a call of a tool."""
+        tool, judge = find(self.all_tools(), name), self._context.judge
+        if tool is None or not judge.may_ask:
+            return False
+        return judge.allows_always(tool) is None and judge.denies_always(tool) is None
 
     async def would(self, call: ToolCall | Mapping[str, Any], changes: PolicySettings) -> Judgement:
         """Judge a call as a batch would that is started now."""
@@ -483,11 +504,11 @@ class SessionCore:
         restrictions: tuple[Policy, ...] | None = None,
         channel: Channel | None = None,
     ) -> BatchContext[ActiveCall]:
-        shared = self.shared
+        shared, hooks = self.shared, self.hooks.and_those_of(self._late) if self._late else self.hooks
         return BatchContext(
             env=environment or self.environment,
             policy=policy,
-            hooks=self.hooks.and_those_of(self._late) if self._late else self.hooks,
+            hooks=hooks,
             loops=self._loops,
             call_log=shared.call_log,
             outer_limits=(self.limit, shared.limit) if limits is None else limits,
@@ -495,6 +516,7 @@ class SessionCore:
             restrictions=self._restrictions if restrictions is None else restrictions,
             write_authority=shared.write_authority,
             channel=channel,
+            enclose=partial(enclose, factories=hooks.around) if hooks.around else None,
         )
 
     # --- its tools
@@ -586,17 +608,17 @@ class SessionCore:
         files = self._services(Marks(call), self.policy).files if known else self.services.files
         return await save_output(files, call, text)
 
-    def runs(self) -> RunsClient:
-        """The client of its background runs, for the program."""
-        return self.background.runs(self, Unmarked(), self.origin(), None)
+    def runs(self, under: Policy | None = None) -> RunsClient:
+        """The client of its background runs, for the program; `under` is a policy for a caller that may do less."""
+        return self.background.runs(self, Unmarked(), self.origin(under), None)
 
-    def origin(self) -> Origin:
+    def origin(self, under: Policy | None = None) -> Origin:
         """The program, under the policy of the session; or the call that asks, if a tool uses the session."""
         lifetime = self.shared.lifetime
         if lifetime.closed or asyncio._get_running_loop() is not lifetime.loop:
             lifetime.require_open()
-        if CURRENT.get() is not None:
-            return program_origin(self.policy, self._restrictions)
+        if CURRENT.get() is not None or under is not None:
+            return program_origin(self.policy, restrict(self._restrictions, *self.bounds(under)))
         if self._program_origin is None:
             self._program_origin = program_origin(self.policy, self._restrictions)
             self._program_authority = self.shared.rules.write(self._program_origin)

@@ -18,17 +18,20 @@ from toolwright.calls.suspend.approvals import (
     Said,
     decision_of,
 )
+from toolwright.calls.suspend.questions import MOST_MESSAGE, Posed, Question, answer_check, to_question
 from toolwright.effects.controller import EffectController
 from toolwright.errors import InvalidArguments, KeyRefused, ToolwrightError
 from toolwright.session.open_sessions import OpenSessions, require_session_id
 from toolwright.session.open_waits import OpenWait, Resolved
 from toolwright.session.parts import SharedParts
-from toolwright.stores.contracts.waits import INBOX, Remembered, Resolution, Standing, Wait, WaitKey, WaitKind
+from toolwright.stores.contracts.waits import APPROVALS, Remembered, Resolution, Standing, Wait, WaitKey, WaitKind
 from toolwright.tools.arguments import HIDDEN, is_hidden
 from toolwright.tools.outcome import Failure, encodable
 from toolwright.tools.subject import Subject
 from toolwright.tools.tool import Tool
 from toolwright.tools.validation_messages import json_path
+
+_QUESTIONS: tuple[WaitKind, ...] = ("question",)
 
 
 class Inbox:
@@ -44,9 +47,9 @@ class Inbox:
         named = self._read(key, "completion", "event", of=session)
         return _shown(await self._controller.resolve(named, Resolution("ok", self._clock.now(), _json(value))))
 
-    async def reject(self, key: str, code: str, message: str, category: str) -> Resolved:
-        """Complete the wait of a key with an error."""
-        named = self._read(key, "completion", "event")
+    async def reject(self, key: str, code: str, message: str, category: str, session: str | None = None) -> Resolved:
+        """Complete the wait of a key with an error; with a session, only of one of its calls."""
+        named = self._read(key, "completion", "event", of=session)
         said = await self._sessions.redacted(named.call.session, message)
         failure = Failure(message=said, code=code, category=category, source="tool")
         return _shown(await self._controller.resolve(named, Resolution("error", self._clock.now(), failure=failure)))
@@ -70,7 +73,7 @@ class Inbox:
         """The requests that wait for a person, oldest first."""
         if session is not None:
             require_session_id(session)
-        waits = await self._controller.waits.waiting(session, INBOX)
+        waits = await self._controller.waits.waiting(session, APPROVALS)
         return [_to_approval(self._controller, wait) for wait in waits]
 
     async def waits(self, session: str) -> list[OpenWait]:
@@ -111,6 +114,59 @@ class Inbox:
             arguments = HIDDEN
         return replace(approval, decision=replace(decision, arguments=arguments))
 
+    async def questions(
+        self, session: str | None, decided: bool = False, limit: int = 100, before: int | None = None
+    ) -> list[Question]:
+        """The questions that wait for a person, oldest first, or those that were decided, the newest first."""
+        if session is not None:
+            require_session_id(session)
+        require_count("limit", limit)
+        if before is not None:
+            require_count("before", before, 0)
+        controller = self._controller
+        if decided:
+            found = await controller.waits.decided(session, before, limit, _QUESTIONS)
+            listed = [to_question(each.wait, controller.write_key(each.wait.key), each.number) for each in found]
+            return [replace(one, answer=await self._redacted(one.session, one.answer)) for one in listed]
+        waits = await controller.waits.waiting(session, _QUESTIONS)
+        return [to_question(wait, controller.write_key(wait.key)) for wait in waits]
+
+    async def answer(self, key: str, value: object, by: str | None, session: str | None = None) -> Resolved:
+        """Answer a question, with a value that fits its schema."""
+        named, who, payload = self._read(key, "question", of=session), _who(by), _json(value)
+        waits = await self._controller.waits.waits_of(named.call, "question")
+        asked = next((wait for wait in waits if wait.key == named), None)
+        if asked is None:
+            # Nothing is written for a question that nobody knows: its answer could not be checked.
+            raise KeyRefused(f"The question {named.name!r} of call {named.call.call_id!r} is not open here", "unknown")
+        if asked.resolution is None:
+            posed = jsonx.decode(asked.detail, type=Posed)
+            problem = answer_check(named.name, posed.schema)(payload)
+            if problem is not None:
+                said = await self._sessions.redacted(named.call.session, problem)
+                raise ToolwrightError(
+                    f"Nothing was answered, and the question {named.name!r} stays open. This answer cannot be taken: "
+                    f"{said}"
+                )
+        stands = _shown(await self._controller.resolve(named, Resolution("ok", self._clock.now(), payload, by=who)))
+        return replace(stands, value=await self._redacted(named.call.session, stands.value))
+
+    async def decline(self, key: str, reason: str | None, by: str | None, session: str | None = None) -> Resolved:
+        """Decline a question."""
+        named, who, said = self._read(key, "question", of=session), _who(by), reason
+        if reason is not None:
+            if isinstance(reason, str) and len(reason) > MOST_MESSAGE:
+                raise ToolwrightError(f"The reason has {len(reason)} characters and may have {MOST_MESSAGE}")
+            said = await self._sessions.redacted(named.call.session, reason)
+        resolution = Resolution("error", self._clock.now(), reason=said, by=who)
+        stands = _shown(await self._controller.resolve(named, resolution))
+        return replace(stands, value=await self._redacted(named.call.session, stands.value))
+
+    async def _redacted(self, session: str, value: object) -> Any:
+        """An answer without the secrets of its session."""
+        redactor = None if value is None else await self._sessions.redactor(session)
+        return value if redactor is None else jsonx.decode(redactor.json(jsonx.encode(value)))
+
     async def approve(
         self,
         key: str,
@@ -120,7 +176,7 @@ class Inbox:
         session: str | None = None,
     ) -> Resolved:
         """Let a call run. Other arguments are checked first where the tool is known here."""
-        named = self._read(key, *INBOX, of=session)
+        named = self._read(key, *APPROVALS, of=session)
         resolution = _approved(self._clock.now(), arguments, by, always)
         if arguments is not None and (asked := await self._asked(named)) is not None:
             about = jsonx.decode(asked.detail, type=Asked)
@@ -139,7 +195,7 @@ class Inbox:
         session: str | None = None,
     ) -> Resolved:
         """Deny a call."""
-        named, said = self._read(key, *INBOX, of=session), reason
+        named, said = self._read(key, *APPROVALS, of=session), reason
         if reason is not None:
             said = await self._sessions.redacted(named.call.session, reason)
         resolution = _denied(self._clock.now(), said, by, always)
@@ -165,7 +221,12 @@ class Inbox:
         if of is not None and named.call.session != of:
             raise KeyRefused(f"The key is not one of session {of!r}; use the key of one of its calls", "session")
         if named.kind not in kinds:
-            verbs = {"signal": "runtime.signal", "approval": "runtime.approve", "crash": "runtime.approve"}
+            verbs = {
+                "signal": "runtime.signal",
+                "approval": "runtime.approve",
+                "crash": "runtime.approve",
+                "question": "runtime.answer",
+            }
             verb = verbs.get(named.kind, "runtime.resolve")
             raise KeyRefused(f"The key is for another kind of wait ({named.kind}); use {verb}", "kind")
         return named

@@ -70,8 +70,7 @@ class OpenSessions:
         """The inside of the session of an id, which the program opens."""
         core = self._find(session_id)
         if core is None:
-            hooks = self._hooks if projector is None else Hooks(self._hooks.before, self._hooks.after, projector)
-            core = self._make(session_id, policy or self._shared.policy, hooks)
+            core = self._make(session_id, policy or self._shared.policy, self._hooks.with_projector(projector))
         elif tools is not None or policy is not None or projector is not None:
             if session_id not in self._only_runs:
                 raise ToolwrightError(

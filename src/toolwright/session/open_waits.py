@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from toolwright.calls.suspend.approvals import Approval
+from toolwright.calls.suspend.questions import Question
 from toolwright.plain_data import plain_data
 from toolwright.stores.contracts.waits import WaitKind
 from toolwright.tools.outcome import Failure
@@ -35,8 +36,8 @@ class OpenWait(Struct, frozen=True, kw_only=True):
     """One thing that an unfinished call waits for outside, by the key with which it is answered.
 
     `kind` is "approval" or "crash" for a decision of a person, "completion" for the result of a tool that returned
-    `Pending`, "event" for one that the tool named, "connection" for a provider. `name` is the name of the event, or the
-    provider.
+    `Pending`, "event" for one that the tool named, "question" for the answer of a person, "connection" for a provider.
+    `name` is the name of the event or the question, or the provider.
     """
 
     key: str
@@ -85,6 +86,24 @@ class InboxClient(Protocol):
         """Deny a call."""
         ...
 
+    async def questions(
+        self, session: str | None, decided: bool = False, limit: int = 100, before: int | None = None
+    ) -> list[Question]:
+        """The questions that wait for a person, oldest first, or those that were decided, the newest first."""
+        ...
+
+    async def answer(self, key: str, value: object, by: str | None, session: str | None = None) -> Resolved:
+        """Answer a question, with a value that fits its schema."""
+        ...
+
+    async def decline(self, key: str, reason: str | None, by: str | None, session: str | None = None) -> Resolved:
+        """Decline a question."""
+        ...
+
     async def resolve(self, key: str, value: object, session: str | None = None) -> Resolved:
         """Complete the wait of a key with a value."""
+        ...
+
+    async def reject(self, key: str, code: str, message: str, category: str, session: str | None = None) -> Resolved:
+        """Complete the wait of a key with an error."""
         ...

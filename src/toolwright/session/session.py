@@ -14,6 +14,7 @@ from toolwright.calls.batch import Batch
 from toolwright.calls.judgement import Judgement
 from toolwright.calls.policy import Policy, PolicySettings
 from toolwright.calls.suspend.approvals import Approval
+from toolwright.calls.suspend.questions import Question
 from toolwright.event_bus import Subscription
 from toolwright.session.children import Calls
 from toolwright.session.core import SessionCore
@@ -50,10 +51,13 @@ from toolwright.tools.turn_protocols import AskOptions, Budget, TurnClient, Turn
 class Session:
     """The calls of one conversation: they keep their order among each other, in and across batches."""
 
-    __slots__ = ("__weakref__", "_core")
+    __slots__ = ("__weakref__", "_core", "opened_by")
 
     def __init__(self, core: SessionCore) -> None:
         self._core = core
+        self.opened_by: object = None
+        """The runtime that the session was taken from: `toolwright.runtime.runtime.runtime_of` gives it with its
+        type."""
 
     @property
     def id(self) -> str:
@@ -161,9 +165,16 @@ class Session:
             return await self._core.run_batch(calls, scope, changes)
         return await self._core.make_batch(calls, scope, changes, None).start(at_once=True).wait()
 
-    def start_batch(self, calls: Calls, *, scope: str = "", **changes: Unpack[PolicySettings]) -> Batch:
-        """Start a batch and return it: await it for its outcomes, or cancel it. `changes` as for `run_batch`."""
-        return self._core.make_batch(calls, scope, changes, CURRENT.get()).start()
+    def start_batch(
+        self, calls: Calls, *, scope: str = "", under: Policy | None = None, **changes: Unpack[PolicySettings]
+    ) -> Batch:
+        """Start a batch and return it: await it for its outcomes, or cancel it. `changes` as for `run_batch`.
+
+        `under` is a policy that holds beside the session's, for calls of somebody who may do less: a call runs only
+        where both let it.
+        """
+        core = self._core
+        return core.make_batch(calls, scope, changes, CURRENT.get(), core.bounds(under)).start()
 
     async def call(self, name: str, /, **arguments: object) -> ToolOutcome:
         """Run one tool with these arguments."""
@@ -185,6 +196,10 @@ class Session:
             ToolwrightError: it is no tool call.
         """
         return await self._core.would(call, changes)
+
+    def may_ask_about(self, tool: str) -> bool:
+        """Whether the policy may ask a person about a call of the tool of this name; `would` says it for one call."""
+        return self._core.may_ask_about(tool)
 
     def cancel(self, reason: str = "the session was cancelled") -> None:
         """Cancel the turn and every batch of the session that still run here. Background runs continue, and so do turns
@@ -255,6 +270,42 @@ class Session:
         """
         return await self._inbox.resolve(key, value, self.id)
 
+    async def reject(
+        self,
+        key: str,
+        *,
+        code: str = "rejected",
+        message: str = "It was rejected from outside",
+        category: str = "external",
+    ) -> Resolved:
+        """Complete what a call of the session waits for with an error, as `runtime.reject` does.
+
+        Raises:
+            KeyRefused: as for `runtime.resolve`, or the key is of another session.
+        """
+        return await self._inbox.reject(key, code, message, category, self.id)
+
+    async def questions(self) -> list[Question]:
+        """The questions of the session's tools that wait for a person, oldest first."""
+        return await self._inbox.questions(self.id)
+
+    async def answer(self, key: str, value: object, *, by: str | None = None) -> Resolved:
+        """Answer a question of the session, as `runtime.answer` does.
+
+        Raises:
+            KeyRefused: as for `runtime.answer`, or the key is of another session.
+            ToolwrightError: the answer does not fit the schema of the question, which stays open.
+        """
+        return await self._inbox.answer(key, value, by, self.id)
+
+    async def decline(self, key: str, reason: str | None = None, *, by: str | None = None) -> Resolved:
+        """Decline a question of the session, as `runtime.decline` does.
+
+        Raises:
+            KeyRefused: as for `runtime.decline`, or the key is of another session.
+        """
+        return await self._inbox.decline(key, reason, by, self.id)
+
     @property
     def _inbox(self) -> InboxClient:
         self._core.shared.lifetime.require_open()
@@ -285,17 +336,22 @@ class Session:
     # --- background runs, schedules and triggers
 
     async def spawn(
-        self, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[SpawnOptions]
+        self,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        under: Policy | None = None,
+        **options: Unpack[SpawnOptions],
     ) -> RunClient:
         """Start a tool that supports it in the background, and return the handle of its run.
 
-        `SpawnOptions` explains the options.
+        `SpawnOptions` explains the options; `under` is a policy that holds beside the session's, as for `start_batch`.
 
         Raises:
             RunError: the tool cannot run in the background, there are too many runs, or something is not usable.
         """
         await self._core.know_secrets()
-        return await self._core.runs().spawn(tool, args, **options)
+        return await self._core.runs(under).spawn(tool, args, **options)
 
     async def track(
         self,

@@ -3,13 +3,14 @@
 from toolwright.testing.clock import FakeClock
 from toolwright.testing.crash import CrashKit, StoredCall
 from toolwright.testing.failing_tool import failing_tool
-from toolwright.testing.fake_context import Emitted, FakeContext, Output, Progress, Recorded
+from toolwright.testing.fake_context import Asked, Emitted, FakeContext, Output, Progress, Recorded
 from toolwright.testing.inside_program import crash_point, die, hear, note, say
 from toolwright.testing.leftovers import is_idle, left_over, slots_in_use
 from toolwright.testing.models import FunctionModel, ScriptedModel
 from toolwright.testing.programs import Ended, Running, Zygote
 
 __all__ = [
+    "Asked",
     "CrashKit",
     "Emitted",
     "Ended",

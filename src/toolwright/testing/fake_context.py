@@ -20,6 +20,7 @@ from toolwright.calls.environment import NO_LIFESPAN
 from toolwright.calls.exception_failures import failure_told_by
 from toolwright.calls.failures import internal, raised
 from toolwright.calls.suspend.context_services import check_event, idempotency_key
+from toolwright.calls.suspend.questions import Posed, answer_check, posed_json
 from toolwright.effects.effect import Effect, require_same_input
 from toolwright.effects.wait_keys import expired
 from toolwright.errors import ToolwrightError
@@ -84,6 +85,15 @@ class Emitted(NamedTuple):
     key: str | None
 
 
+class Asked(NamedTuple):
+    """One `ctx.ask(...)`."""
+
+    name: str
+    message: str
+    schema: dict[str, Any] | None
+    deadline: float | None
+
+
 @dataclass
 class Recorded:
     """The actions of a tool on its context, in their order."""
@@ -103,6 +113,8 @@ class Recorded:
     """The calls of other tools."""
     questions: list[ModelRequest] = field(default_factory=list)
     """The requests to the model."""
+    asked: list[Asked] = field(default_factory=list)
+    """The questions to a person."""
     refused_by: list[str] = field(default_factory=list)
     """The rules by which the tool refused an action of its script."""
 
@@ -165,8 +177,8 @@ class FakeContext(ToolContext[Deps]):
     Args:
         tool: the tool, or its name. With the tool itself, `ctx.emit` is checked by the events that it declares.
         deps: the value of `ctx.deps`.
-        answers: the values of `ctx.wait`, by the name of the event; a `Failure` rejects it. A wait without one fails
-            as expired if it has a deadline.
+        answers: the values of `ctx.wait` and of `ctx.ask`, by the name of the event or the question; a `Failure`
+            rejects or declines it. A wait without one fails as expired if it has a deadline.
         signals: the values of `ctx.receive`, by the name of the signal, one after the other.
         steps: values of steps that an earlier attempt finished: their functions do not run.
         outcomes: the results of other tools for `ctx.call` and `ctx.run_batch`, by name: a value, a `Failure`, a
@@ -213,6 +225,7 @@ class FakeContext(ToolContext[Deps]):
         fake.answers = dict(answers or {})
         fake.signals = {signal: deque(payloads) for signal, payloads in (signals or {}).items()}
         fake.finished = {step: _recorded_step(step, value) for step, value in (steps or {}).items()}
+        fake.posed = {}
         fake.outcomes = dict(outcomes or {})
         fake.model = model
         fake.doubles = dict(doubles or {})
@@ -276,6 +289,7 @@ class _FakeServices:
     answers: dict[str, Any]
     signals: dict[str, deque[Any]]
     finished: dict[str, Kept]
+    posed: dict[str, Kept]
     outcomes: dict[str, Any]
     model: ModelClient | Callable[[ModelRequest], Any] | None
     doubles: dict[str, Any]
@@ -476,6 +490,26 @@ class _FakeServices:
         if name not in self.answers:
             raise self._nothing_came(f"event {name!r}", deadline, f"answers={{{name!r}: ...}}")
         return _answer(self.answers[name])
+
+    async def ask(self, name: str, message: str, schema: Mapping[str, Any] | None, deadline: float | None) -> Any:
+        effect = Effect(self._call, "question", name, posed_json(name, message, schema))
+        posed = jsonx.decode(effect.input, type=Posed)
+        problem_of = answer_check(name, posed.schema)
+        self._take("question", name)
+        if name in self.posed:
+            require_same_input(effect, self.posed[name])
+        else:
+            self.posed[name] = Kept(effect.label, effect.input, self.now(), True)
+            self._recorded.asked.append(Asked(name, posed.message, posed.schema, deadline))
+        if name not in self.answers:
+            raise self._nothing_came(f"an answer to question {name!r}", deadline, f"answers={{{name!r}: ...}}")
+        given = _answer(self.answers[name])
+        problem = problem_of(jsonx.encode(given))
+        if problem is not None:
+            raise ToolwrightError(
+                f"The answer to question {name!r} in FakeContext(answers=...) is not usable: {problem}"
+            )
+        return given
 
     async def receive(self, name: str, deadline: float | None) -> Any:
         waiting = self.signals.get(name)

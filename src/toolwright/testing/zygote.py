@@ -6,9 +6,13 @@ end of that process. Only the crash kit talks to it.
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import base64
 import concurrent.futures.thread
+import contextlib
+import gc
+import importlib
 import importlib.resources.readers
 import inspect
 import json
@@ -22,12 +26,15 @@ from typing import Any
 
 import toolwright
 from toolwright import Runtime, ToolCall, ToolContext, tool
+from toolwright.builtin import capabilities
 from toolwright.errors import StoreError
+from toolwright.stores.sqlite import scheme
+from toolwright.stores.sqlite import store as sqlite_store
 from toolwright.stores.sqlite.calls import journal
 from toolwright.testing import crash_points
 from toolwright.testing import inside_program as stage
 
-PRELOADED = (concurrent.futures.thread, importlib.resources.readers, journal)
+PRELOADED = (capabilities, concurrent.futures.thread, importlib.resources.readers, journal, scheme, sqlite_store)
 """Modules that a program imports when it first needs them; here they are imported before."""
 
 NAMES: dict[str, Any] = {
@@ -64,6 +71,23 @@ def perform(kind: str, program: bytes, given: dict[str, Any], store: str) -> Non
         asyncio.run(answer)
 
 
+def preload(request: dict[str, Any]) -> None:
+    """Import the modules that a program names, so that its process and later ones do not have to.
+
+    Of a text these are only our own: what others do on import belongs into the process of the program. An error is
+    left to that process, which meets it again and reports it.
+    """
+    program = base64.b64decode(request["program"])
+    with contextlib.suppress(Exception), contextlib.redirect_stdout(sys.stderr):
+        if request["kind"] == "function":
+            sys.path[:] = request["path"]
+            pickle.loads(program)
+        elif request["kind"] == "text":
+            for node in ast.parse(program).body:
+                if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("toolwright."):
+                    importlib.import_module(node.module or "")
+
+
 def run(request: dict[str, Any]) -> None:
     pipes = Path(request["pipes"])
     output = os.open(pipes / "output", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -87,12 +111,16 @@ async def first(n: int) -> int:
 
 
 def main() -> None:
+    for module in sys.argv[1:]:
+        importlib.import_module(module)
     for line in sys.stdin:
         request = json.loads(line)
         if "wait" in request:
             _, status = os.waitpid(request["wait"], 0)
             print(status, flush=True)
             continue
+        preload(request)
+        gc.freeze()
         pid = os.fork()
         if pid == 0:
             code = 1

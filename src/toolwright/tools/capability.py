@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from toolwright.errors import CapabilityError
 from toolwright.plain_data import code_name
+from toolwright.tools.change_notices import Callback, Unsubscribe, follow
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.function import as_tool
 from toolwright.tools.registry import Catalogue, Snapshot, ToolRegistry, ToolSource
@@ -190,6 +191,16 @@ class Beneath(Catalogue):
             self._snapshot = MappingProxyType({**self._more.snapshot(), **self._source.snapshot()})
             self._seen = version
         return self._snapshot
+
+    def on_change(self, callback: Callback) -> Unsubscribe:
+        """Call a function after each change of either."""
+        ends = follow(self._source, callback), self._more.on_change(callback)
+
+        def unsubscribe() -> None:
+            for end in ends:
+                end()
+
+        return unsubscribe
 
     def register(self, thing: object) -> None:
         """Add a tool beneath."""

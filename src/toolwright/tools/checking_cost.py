@@ -94,6 +94,20 @@ def cost_of_json_schema(schema: object) -> CheckingCost | None:
         return CheckingCost(_MANY, _MANY)
 
 
+def parts_tried(schema: object) -> int | None:
+    """How many parts of a JSON Schema are tried for one value, references followed; None if nesting multiplies them.
+
+    A short schema can have very many: twenty definitions of which each refers twice to the next have a million.
+    """
+    if not isinstance(schema, dict):
+        return 1
+    try:
+        forms = _JsonForms(schema)
+        return None if forms.cost() is not None else forms.parts()
+    except RecursionError:
+        return None
+
+
 class _Graph:
     """A schema as a graph: each part leads to the parts inside it, and to the parts that it refers to."""
 
@@ -295,6 +309,29 @@ class _JsonForms:
                 forms = max([forms, *map(len, _unions(node))])
         cost = CheckingCost(objects, lists, forms)
         return cost if cost.multiplies else None
+
+    def parts(self) -> int:
+        """How many parts there are when each reference is replaced by the part it leads to. A part that contains itself
+        counts once: for each level of a value it is tried once."""
+        members: dict[int, list[int]] = {}
+        for place, component in self._component.items():
+            members.setdefault(component, []).append(place)
+        known: dict[int, int] = {}
+
+        def count(component: int) -> int:
+            if component not in known:
+                known[component] = sum(
+                    1
+                    + sum(
+                        count(self._component[part])
+                        for part in self._inside[place]
+                        if self._component[part] != component
+                    )
+                    for place in members[component]
+                )
+            return known[component]
+
+        return count(self._component[id(self._root)])
 
     def _count(self, node: _Node, home: int) -> _Count:
         """How many parts inside a component describe a field of an object, and an item of a list, that is given to a

@@ -86,6 +86,8 @@ class CallServices(Protocol):
 
     async def receive(self, name: str, deadline: float | None) -> Any: ...
 
+    async def ask(self, name: str, message: str, schema: Mapping[str, Any] | None, deadline: float | None) -> Any: ...
+
     async def emit(self, name: str, payload: object, key: str | None) -> None: ...
 
 
@@ -388,6 +390,28 @@ class ToolContext(Generic[Deps]):
             ToolError: none came in time (code "expired"), or the waits of the session were cancelled.
         """
         return await self._services.receive(name, deadline)
+
+    async def ask(
+        self,
+        name: str,
+        message: str,
+        schema: Mapping[str, Any] | None = None,
+        *,
+        deadline: float | None = None,
+    ) -> Any:
+        """Ask a person, and return the answer, which fits the JSON Schema; meanwhile the call holds no slot.
+
+        The question is stored: it can be answered while no process runs the call, and after a crash its recorded answer
+        is returned. `runtime.questions()` lists the open ones, and the first `runtime.answer` or `runtime.decline`
+        decides. It waits at most `deadline` seconds; without one, as long as an approval does by the policy.
+
+        Raises:
+            ToolError: it was declined (code "declined"), nobody answered in time ("expired"), or the waits of the
+                session were cancelled.
+            ReplayMismatch: something else was asked before under this name.
+            ToolwrightError: the text or the schema is not usable, or the name was used before in this attempt.
+        """
+        return await self._services.ask(name, message, schema, deadline)
 
     async def emit(self, name: str, payload: object = None, *, key: str | None = None) -> None:
         """Publish an event that the tool declares in `events`. A background run stores it among its events.

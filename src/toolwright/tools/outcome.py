@@ -22,7 +22,7 @@ from toolwright.plain_data import instant_text, plain_data
 if TYPE_CHECKING:
     from toolwright.tools.service_protocols import AttachmentInfo
 
-Verdict = Literal["approved", "denied", "expired", "cancelled"]
+Verdict = Literal["approved", "denied", "answered", "declined", "expired", "cancelled"]
 Status = Literal["success", "failure", "cancelled", "pending", "connection_required"]
 Source = Literal["runtime", "tool", "policy", "hook"]
 
@@ -217,10 +217,12 @@ class Attachment(Struct, frozen=True, gc=False):
 class Success(Struct, frozen=True):
     """Return it from a tool that has more to give than a value.
 
-    `raw_output` travels beside the value and never inside it, so that no key of the value can collide with it.
-    References from `ctx.attachments.put` may stand among the images and attachments; pictures go to the images
-    automatically. `metadata` is for programs that show the outcome, as JSON of up to 64 KiB; the model does not read
-    it. A text under "summary" becomes the summary of a finished background run, in place of the beginning of the value.
+    `text` is what the model reads in place of the value, such as a sentence or a table; programs have the value. It is
+    redacted, cut and stored like any text for the model. `raw_output` travels beside the value and never inside it, so
+    that no key of the value can collide with it. References from `ctx.attachments.put` may stand among the images and
+    attachments; pictures go to the images automatically. `metadata` is for programs that show the outcome, as JSON of
+    up to 64 KiB; the model does not read it. A text under "summary" becomes the summary of a finished background run,
+    in place of the beginning of the value.
     """
 
     value: Any = None
@@ -228,6 +230,7 @@ class Success(Struct, frozen=True):
     images: Sequence[Image | AttachmentInfo] = ()
     attachments: Sequence[Attachment | AttachmentInfo] = ()
     metadata: Mapping[str, Any] | None = None
+    text: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The value, and all that comes with it, as plain data."""
@@ -260,11 +263,12 @@ class ConnectionRequired(Struct, frozen=True, gc=False):
 
 
 class Decision(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The decision about a call that needed an approval: by whom, when, why, and with which arguments.
+    """A person's decision about a call that needed an approval, or about a question of its tool: by whom, when, why.
 
-    `verdict` is "approved", "denied", "expired" where nobody decided in time, or "cancelled". `edited` means that a
-    person gave other arguments, which are then in `arguments`. `always` means that the decision applies to later calls
-    too; these carry the original decision. `at` is in seconds since the epoch.
+    `verdict` is "approved" or "denied", for a question "answered" or "declined", "expired" where nobody decided in
+    time, or "cancelled". `edited` means that a person gave other arguments, which are then in `arguments`. `always`
+    means that the decision applies to later calls too; these carry the original decision. `at` is in seconds
+    since the epoch.
     """
 
     unsearched: ClassVar[frozenset[str]] = frozenset({"verdict", "at", "edited", "always"})
@@ -355,6 +359,8 @@ class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
     """The text that the model reads, if it was shortened or projected; read `text` instead."""
     metadata: dict[str, Any] | None = None
     """Data of the tool for programs, beside its value."""
+    given_text: str | None = None
+    """The text for the model that the tool gave beside its value, before any bound; read `text` instead."""
     cached_value: Any | UnsetType = UNSET
 
     @property
@@ -373,7 +379,7 @@ class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        """The text for the model: bounded, and JSON unless the value is itself a string."""
+        """The text for the model, bounded: the one that the tool gave, else the value as JSON, or a string as it is."""
         text = self.model_text
         if text is None:
             text = self.full_text()
@@ -384,9 +390,12 @@ class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
         """The text before any bound or projector."""
         note = None if self.decision is None else self.decision.note
         if self.status == "success":
-            payload = self.payload
+            payload, given = self.payload, self.given_text
             if note is not None:
-                return f'{{"note":{jsonx.encode(note).decode()},"result":{payload.decode()}}}'
+                result = payload if given is None else jsonx.encode(given)
+                return f'{{"note":{jsonx.encode(note).decode()},"result":{result.decode()}}}'
+            if given is not None:
+                return given
             return decode_text(payload) if payload[:1] == b'"' else payload.decode("utf-8")
         if self.failure is not None:
             return error_text(self.failure.message if note is None else f"{self.failure.message} ({note})")

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeVar, overload
 
 from toolwright.errors import RegistryError
+from toolwright.tools.change_notices import Callback, ChangeNotices, Unsubscribe, follow
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.function import as_tool
 from toolwright.tools.names import is_mapped, wire_name
@@ -78,6 +79,7 @@ class ToolRegistry(Catalogue):
         self._tools: dict[str, Tool] = {}
         self._snapshot: Snapshot | None = None
         self._version = 0
+        self._notices = ChangeNotices()
         for item in tools:
             self.register(item)
 
@@ -118,12 +120,23 @@ class ToolRegistry(Catalogue):
 
     def clear(self) -> None:
         """Remove every tool."""
-        self._tools.clear()
-        self._changed()
+        if self._tools:
+            self._tools.clear()
+            self._changed()
+
+    def on_change(self, callback: Callback) -> Unsubscribe:
+        """Call a function, without arguments, after each change; the function that is returned ends that.
+
+        It is called in the thread that makes the change, after it, and may look at the tools. If it raises, that is
+        logged, and the change stands.
+        """
+        return self._notices.add(callback)
 
     def _changed(self) -> None:
         self._version += 1
         self._snapshot = None
+        if self._notices:
+            self._notices.tell()
 
     def __repr__(self) -> str:
         return f"ToolRegistry({self.names()})"
@@ -141,6 +154,9 @@ class ScopedRegistry(Catalogue):
         self._changes = 0
         self._seen: object = None
         self._merged: Snapshot = MappingProxyType({})
+        self._notices = ChangeNotices()
+        # While somebody hears of changes here: what ends hearing of those of the base and of each layer, in this order.
+        self._followed: list[Unsubscribe] = []
 
     @property
     def version(self) -> object:
@@ -173,6 +189,9 @@ class ScopedRegistry(Catalogue):
         layer = tools if is_source(tools) else ToolRegistry(tools)
         self._layers.append(layer)
         self._changes += 1
+        if self._notices:
+            self._followed.append(follow(layer, self._notices.tell))
+            self._notices.tell()
         return layer
 
     def pop(self, layer: Source) -> Source:
@@ -186,7 +205,28 @@ class ScopedRegistry(Catalogue):
             raise RegistryError(f"The layer to pop is {where}; pop layers in the reverse order of pushing")
         self._changes += 1
         self._layers.pop()
+        if self._notices:
+            self._followed.pop()()
+            self._notices.tell()
         return layer
+
+    def on_change(self, callback: Callback) -> Unsubscribe:
+        """Call a function, without arguments, after each change of the base, of a layer, or of the stack of layers.
+
+        The function that is returned ends that. It may also be called when a change makes no difference here, such as
+        one of a tool that lies under another of its name. Otherwise it is as with `ToolRegistry.on_change`.
+        """
+        remove = self._notices.add(callback)
+        if not self._followed:
+            self._followed = [follow(source, self._notices.tell) for source in (self._base, *self._layers)]
+
+        def unsubscribe() -> None:
+            remove()
+            if not self._notices:
+                while self._followed:
+                    self._followed.pop()()
+
+        return unsubscribe
 
     @contextmanager
     def layer(self, tools: Iterable[object] = ()) -> Iterator[ToolRegistry]:

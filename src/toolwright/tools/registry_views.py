@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from toolwright.errors import RegistryError
+from toolwright.tools.change_notices import Callback, Unsubscribe, follow
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.registry import Catalogue, Snapshot, ToolSource
 from toolwright.tools.tool import Tool
@@ -42,6 +43,13 @@ class RegistryView(Catalogue):
             self._snapshot = MappingProxyType(changed)
             self._seen = (version,)
         return self._snapshot
+
+    def on_change(self, callback: Callback) -> Unsubscribe:
+        """Call a function after each change of the source, also where the view does not show it.
+
+        Otherwise it is as with `ToolRegistry.on_change`.
+        """
+        return follow(self._source, callback)
 
 
 def filtered(source: ToolSource, keep: Callable[[Tool], bool]) -> RegistryView:

@@ -212,7 +212,7 @@ def _text_size(outcome: ToolOutcome) -> float:
 
 def _result_size(outcome: ToolOutcome) -> float:
     """The same without making the text."""
-    text = outcome.model_text
+    text = outcome.given_text if outcome.model_text is None else outcome.model_text
     length = len(outcome.payload) if text is None else len(text)
     if outcome.failure is not None:
         length += len(outcome.failure.message)

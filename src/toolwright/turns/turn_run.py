@@ -745,15 +745,15 @@ class TurnRun:
             ended.append(Ended(entry.intent.key, outcome, None, self._clock.now(), waited=True))
         await journal.finish_all(ended)
 
-    def questions(self) -> list[WaitKey] | None:
-        """The questions to people that a waiting turn waits for, if it can be left until one of them is decided; None
+    def requests(self) -> list[WaitKey] | None:
+        """The requests for approval that a waiting turn waits for, if it can be left until one of them is decided; None
         where its calls must stay in this process."""
         if self.batch is None or self.above is not None or self._core.opened_by is not None or self._log.unwritten:
             return None
-        return self.batch.questions()
+        return self.batch.requests()
 
     def leave(self) -> None:
-        """Leave a turn that waits for these questions: the store has all of it."""
+        """Leave a turn that waits for these requests: the store has all of it."""
         assert self.batch is not None
         self.batch.leave()
         self.batch = self.change = None

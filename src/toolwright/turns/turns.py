@@ -815,12 +815,12 @@ class Turns:
         run, room = local.run, core.shared.effects.room
         if not self.shared.durable or core.shared is not self.shared or self.shared.lifetime.closed or run is None:
             return
-        questions = run.questions()
-        if not questions:
+        requests = run.requests()
+        if not requests:
             return
         left = LeftTurn(self, core.id, local, active.on_worker)
         # Nothing is awaited here: a decision that comes is told to the turn, or to what stands for it.
-        watches = room.take_over(questions, left.decided)
+        watches = room.take_over(requests, left.decided)
         if watches is None:  # one of its calls is about to continue
             return
         left.watches = watches

@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from toolwright.errors import ConversionError
 from toolwright.ids import new_id
 from toolwright.jsonx import encode
 from toolwright.tools.call import ToolCall
@@ -29,6 +30,11 @@ from toolwright.wire.results import definition_of, from_text, in_call_order, is_
 SHAPE = "MCP"
 NAME = "mcp"
 _KNOWN = ("name", "arguments", "method", "params", "jsonrpc", "id")
+VERSION = "2025-11-25"
+"""The version of the protocol that is written unless another is named."""
+ANY_JSON = "2026-07-28"
+"""From this version on, `structuredContent` may be any JSON and `outputSchema` any schema; before, objects only."""
+_DATED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _NUMBERED = re.compile(r"jsonrpc-(0|-?[1-9][0-9]{0,99})")
 _TEXT = "jsonrpc-text:"
 """Marks an id that is text and would read as a marked one without it."""
@@ -70,14 +76,25 @@ def write_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
     ]
 
 
-def write_results(outcomes: Iterable[ToolOutcome], calls: Iterable[ToolCall] | None = None) -> list[dict[str, Any]]:
-    """A JSON-RPC response for each outcome, in call order.
+def write_results(
+    outcomes: Iterable[ToolOutcome],
+    calls: Iterable[ToolCall] | None = None,
+    *,
+    version: str = VERSION,
+    tools: Iterable[ToolDefinition | Tool] = (),
+) -> list[dict[str, Any]]:
+    """A JSON-RPC response for each outcome, in call order. `version` and the `tools` are for `write_result`.
 
     Raises:
-        ConversionError: `calls` are given and do not match the outcomes.
+        ConversionError: `calls` are given and do not match the outcomes, or an outcome cannot be written.
     """
+    named = {definition.name: definition for definition in map(definition_of, tools)}
     return [
-        {"jsonrpc": "2.0", "id": _to_rpc(outcome.call_id), "result": write_result(outcome)}
+        {
+            "jsonrpc": "2.0",
+            "id": _to_rpc(outcome.call_id),
+            "result": write_result(outcome, version=version, tool=named.get(outcome.tool)),
+        }
         for outcome in in_call_order(outcomes, calls)
     ]
 
@@ -107,11 +124,33 @@ def read_results(messages: object) -> list[ToolOutcome]:
     return outcomes
 
 
-def write_result(outcome: ToolOutcome) -> dict[str, Any]:
-    """An outcome as a `CallToolResult`. `structuredContent` is the whole value, when that is an object."""
+def write_result(
+    outcome: ToolOutcome, *, version: str = VERSION, tool: ToolDefinition | Tool | None = None
+) -> dict[str, Any]:
+    """An outcome as a `CallToolResult`: `content` has the text for the model, `structuredContent` the whole value.
+
+    Args:
+        version: the protocol version of the client. Up to 2025-11-25 only an object is structured content; from
+            2026-07-28 on any value is, except null and text of a tool without an output schema, which `content` has.
+        tool: the tool of the call, for its output schema. Clients refuse a result without structured content where one
+            was listed.
+
+    Raises:
+        ConversionError: the call is pending, and its tool has an output schema, which no such result fits: wait for the
+            outcome, or answer with a task or a request for input. Or the version is not one.
+    """
+    any_json = _takes_any_json(version)
+    has_schema = tool is not None and _listed_schema(definition_of(tool), any_json) is not None
+    if outcome.status == "pending" and has_schema:
+        raise ConversionError(
+            f"Call {outcome.call_id!r} to {outcome.tool!r} is pending, and its tool has an output schema, which a "
+            "client would hold against the result; wait for its outcome, or answer with a task or a request for input"
+        )
     result: dict[str, Any] = {"content": write_content(outcome), "isError": is_error(outcome)}
-    if outcome.ok and isinstance(outcome.value, dict):
-        result["structuredContent"] = outcome.value
+    if outcome.ok:
+        value = outcome.value
+        if isinstance(value, dict) or (any_json and (has_schema or (value is not None and not isinstance(value, str)))):
+            result["structuredContent"] = value
     return result
 
 
@@ -124,9 +163,15 @@ def read_result(result: object, *, call_id: str, tool: str) -> ToolOutcome:
     return _read_result(Part(result, SHAPE, "result"), call_id, tool)
 
 
-def write_tools(definitions: Iterable[ToolDefinition | Tool]) -> list[dict[str, Any]]:
-    """The `tools` of a listing. A hint that was not given is left out: MCP takes it as the dangerous one."""
-    written = []
+def write_tools(definitions: Iterable[ToolDefinition | Tool], *, version: str = VERSION) -> list[dict[str, Any]]:
+    """The `tools` of a listing. A hint that was not given is left out: MCP takes it as the dangerous one.
+
+    `version` is the protocol version of the client: up to 2025-11-25 only the output schema of an object is listed.
+
+    Raises:
+        ConversionError: the version is not one.
+    """
+    written, any_json = [], _takes_any_json(version)
     for tool in map(definition_of, definitions):
         hints = tool.hints
         annotations: dict[str, Any] = {"readOnlyHint": hints.readonly, "idempotentHint": hints.idempotent}
@@ -142,9 +187,9 @@ def write_tools(definitions: Iterable[ToolDefinition | Tool]) -> list[dict[str, 
         }
         if tool.display_name is not None:
             listed["title"] = tool.display_name
-        # A result that is no object has no `structuredContent` that a client could hold against the schema.
-        if tool.output_schema is not None and tool.output_schema.get("type") == "object":
-            listed["outputSchema"] = tool.output_schema
+        schema = _listed_schema(tool, any_json)
+        if schema is not None:
+            listed["outputSchema"] = schema
         written.append(listed)
     return written
 
@@ -195,7 +240,7 @@ def _read_result(part: Part, call_id: str, tool: str) -> ToolOutcome:
         # In whatever words a server fails, the model reads them as the JSON of an error.
         return replace(outcome, attachments=attachments, model_text=None)
     if structured is not None:
-        outcome = replace(outcome, payload=encode(structured), model_text=text or None)
+        outcome = replace(outcome, payload=encode(structured), model_text=text or None, given_text=text or None)
     return replace(outcome, attachments=attachments)
 
 
@@ -220,6 +265,23 @@ def _read_tool(part: Part) -> ToolDefinition:
             open_world=_hint(hints.get("openWorldHint")),
         ),
     )
+
+
+def _listed_schema(tool: ToolDefinition, any_json: bool) -> dict[str, Any] | None:
+    """The output schema of a tool in a listing, which its results must fit.
+
+    A result that is no object had no `structuredContent` that a client could hold against the schema.
+    """
+    schema = tool.output_schema
+    if schema is None or any_json or schema.get("type") == "object":
+        return schema
+    return None
+
+
+def _takes_any_json(version: str) -> bool:
+    if not isinstance(version, str) or _DATED.fullmatch(version) is None:
+        raise ConversionError(f"The protocol version {version!r:.100} is not one; use a date such as {VERSION!r}")
+    return version >= ANY_JSON
 
 
 def _hint(value: object) -> bool | None:

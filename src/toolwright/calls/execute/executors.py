@@ -9,7 +9,9 @@ from collections.abc import Awaitable
 from typing import Any
 
 from toolwright.calls.active_call import ActiveCall
+from toolwright.calls.around import InChild
 from toolwright.calls.execute.cancel import start_time
+from toolwright.calls.execute.enclose import attempt_of
 from toolwright.calls.failures import NotBegun
 from toolwright.calls.pools.process_messages import Key, Progress, Report, Status
 from toolwright.calls.pools.process_pool import Child
@@ -85,7 +87,8 @@ class ChildProcessExecutor:
             in_child = call.env.processes.run
             if crash_seams.tool_code is not None:  # Around the child: it is this process that is killed.
                 in_child = crash_seams.tool_code(in_child, "async")
-            return await in_child(plan.invoke, call.arguments or {}, described, self._hear, self._hold, name=call.name)
+            code = InChild(plan.around, attempt_of(call), plan.invoke) if plan.around else plan.invoke
+            return await in_child(code, call.arguments or {}, described, self._hear, self._hold, name=call.name)
         except MachineError as fault:
             raise NotBegun(fault) from fault
         finally:

@@ -60,7 +60,13 @@ def _changed(outcome: ToolOutcome, changed: object) -> ToolOutcome:
     failure = changed.failure
     if failure is not None and failure != outcome.failure:
         changed = replace(changed, failure=replace(failure, source="hook"))
-    renewed: ToolOutcome = replace(changed, cached_value=UNSET, model_text=None)
+    given_text = changed.given_text
+    if changed.payload != outcome.payload and given_text == outcome.given_text:
+        given_text = None  # It is about the old value, which the hook may have been there to withhold
+    if given_text is not None and not isinstance(given_text, str):
+        raise TypeError(f"an after-hook returned a {type(given_text).__name__} as its given_text; use a string")
+    given_text = None if given_text is None else encodable(given_text)
+    renewed: ToolOutcome = replace(changed, cached_value=UNSET, model_text=None, given_text=given_text)
     _ = renewed.value  # raises for a payload that is not JSON
     return renewed
 

@@ -136,7 +136,8 @@ async def finish(call: ActiveCall, result: object) -> ToolOutcome:
         if redactor is not None and outcome is not before:
             outcome, tool = await _redacted(redactor, outcome), call.tool
     outcome = await off_loop(len(outcome.payload), check_output, outcome, tool, policy)
-    if outcome.payload is payload and type(result) is str and outcome.status == "success":
+    unchanged = outcome.payload is payload and outcome.given_text is None and outcome.status == "success"
+    if unchanged and type(result) is str:
         text = encodable(result)  # Of a long text, its JSON form takes long to read.
     else:
         text = await off_loop(len(outcome.payload), outcome.full_text)

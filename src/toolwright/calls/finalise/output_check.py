@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from toolwright.calls.finalise.to_outcome import failed_after
+from toolwright.calls.finalise.truncate import within
 from toolwright.calls.policy import Policy
 from toolwright.large_json import MOST_CONTAINERS, MOST_DUMPED, MOST_ITEMS
 from toolwright.log_fields import log_fields
@@ -29,7 +30,11 @@ def is_plain(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> bool:
         return (
             (outcome.replayed or _fits(payload, tool))
             and len(payload) <= policy.plain_bytes
-            and not has_many_lines(payload, policy)
+            and (
+                not has_many_lines(payload, policy)
+                if outcome.given_text is None
+                else within(outcome.given_text, policy.max_lines, policy.plain_bytes)
+            )
         )
     # Escaped for JSON, a character takes at most six bytes.
     if outcome.failure is None:
@@ -92,8 +97,8 @@ def too_many_parts() -> Failure:
 
 
 def size_beside(result: Any) -> int:
-    """The length of a result beside its value, in characters: raw output, images, attachments."""
-    size = len(result.raw_output) if isinstance(result.raw_output, str) else 0
+    """The length of a result beside its value, in characters: text, raw output, images, attachments."""
+    size = sum([len(text) for text in (result.raw_output, result.text) if isinstance(text, str)])
     for items in (result.images, result.attachments):
         if isinstance(items, list | tuple):
             data = [item.data for item in items if isinstance(item, Image | Attachment)]
@@ -102,11 +107,11 @@ def size_beside(result: Any) -> int:
 
 
 def too_much_beside(result: object, policy: Policy) -> Failure | None:
-    """The failure of a tool whose raw output, images and attachments are longer than the policy allows."""
+    """The failure of a tool whose text, raw output, images and attachments are longer than the policy allows."""
     size = size_beside(result)
     if size <= policy.max_output_bytes:
         return None
-    return output_too_long(size, policy, what=" of raw output, images and attachments")
+    return output_too_long(size, policy, what=" of text, raw output, images and attachments")
 
 
 def _misfit(outcome: ToolOutcome, check: OutputCheck) -> Failure | None:

@@ -91,6 +91,7 @@ def to_outcome(
         images=encoded.images,
         attachments=encoded.attachments,
         metadata=encoded.metadata,
+        given_text=encoded.text,
     )
 
 

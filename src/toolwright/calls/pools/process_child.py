@@ -137,9 +137,11 @@ class _Services:
         return self.completion_key
 
     async def step(self, *args: object) -> NoReturn:
-        raise RuntimeError("a tool with isolation='process' has no steps, sleeps, waits or events; drop the isolation")
+        raise RuntimeError(
+            "a tool with isolation='process' has no steps, sleeps, waits, questions or events; drop the isolation"
+        )
 
-    sleep = wait = receive = emit = step
+    sleep = wait = receive = ask = emit = step
 
     def _report(self, message: object) -> None:
         from toolwright import jsonx

@@ -82,6 +82,7 @@ class Value(Message, frozen=True):
     images: tuple[Image, ...]
     attachments: tuple[Attachment, ...]
     metadata: dict[str, Any] | None
+    text: str | None
 
 
 class Failed(Message, frozen=True):
@@ -161,6 +162,7 @@ def write_result(job: int, result: Any) -> bytes:
                 encoded.images,
                 encoded.attachments,
                 encoded.metadata,
+                encoded.text,
             )
     data = jsonx.encode(message)
     return data if len(data) <= LARGEST_MESSAGE else jsonx.encode(Failed(job, too_long(len(data))))
@@ -216,7 +218,14 @@ def bounded(failure: Failure) -> Failure:
 def _of_outcome(outcome: ToolOutcome) -> Encoded | ConnectionRequired | Failure:
     """The result of a tool that returns the outcome of another call."""
     if outcome.status == "success":
-        return Encoded(outcome.payload, outcome.raw_output, outcome.images, outcome.attachments, outcome.metadata)
+        return Encoded(
+            outcome.payload,
+            outcome.raw_output,
+            outcome.images,
+            outcome.attachments,
+            outcome.metadata,
+            outcome.given_text,
+        )
     if outcome.status == "connection_required" and outcome.provider is not None:
         return ConnectionRequired(outcome.provider)
     return outcome.failure or Failure(message=f"The call {outcome.call_id!r} ended as {outcome.status!r}")

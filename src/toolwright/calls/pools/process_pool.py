@@ -332,7 +332,9 @@ class ProcessPool:
 def _result(message: Value | Failed | Waits | Unconnected | Raised) -> object:
     if isinstance(message, Value):
         metadata = None if message.metadata is None else bounded_json("Success metadata", message.metadata)
-        return Encoded(bytes(message.payload), message.raw_output, message.images, message.attachments, metadata)
+        return Encoded(
+            bytes(message.payload), message.raw_output, message.images, message.attachments, metadata, message.text
+        )
     if isinstance(message, Failed):
         return bounded(message.failure)
     if isinstance(message, Waits):
@@ -342,7 +344,15 @@ def _result(message: Value | Failed | Waits | Unconnected | Raised) -> object:
     raise _as_raised(message)
 
 
-def _dump(job: tuple[Any, ...]) -> bytes:
+def pickled(thing: object) -> bytes | Exception:
+    """Something of the host as a child process can read it, or why it cannot be sent there."""
+    try:
+        return _dump(thing)
+    except Exception as error:  # it may have code of its own for that
+        return error
+
+
+def _dump(job: object) -> bytes:
     buffer = io.BytesIO()
     _pickler()(buffer).dump(job)
     return buffer.getvalue()

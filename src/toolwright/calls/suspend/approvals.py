@@ -76,7 +76,7 @@ class Approval(Struct, frozen=True, kw_only=True):
         return plain_data(self)
 
 
-class Question(Struct, frozen=True):
+class ApprovalRequest(Struct, frozen=True):
     """A request about a call: by which rule, why, and for how long."""
 
     kind: WaitKind
@@ -150,7 +150,9 @@ async def _asked(
     call: ActiveCall, kind: WaitKind, name: str | None, rule: str, reason: str | None, resume: Resume
 ) -> None:
     try:
-        failure = await ask_approval(call, Question(kind, name, rule, reason, call.owner.policy.approval_timeout))
+        failure = await ask_approval(
+            call, ApprovalRequest(kind, name, rule, reason, call.owner.policy.approval_timeout)
+        )
     except Exception as fault:  # the journal's: a call that could not be asked about must not run
         _stop_for(call, fault)
         return
@@ -191,35 +193,35 @@ def _stop_asking(call: ActiveCall) -> None:
         call.phase = NEW
 
 
-# --- the question, and its answer
+# --- the request, and its answer
 
 
-async def ask_approval(call: ActiveCall, question: Question) -> Failure | None:
+async def ask_approval(call: ActiveCall, request: ApprovalRequest) -> Failure | None:
     """Ask for approval of a call, and wait for the answer: None to continue, perhaps with other arguments."""
     assert call.tool is not None
-    if question.kind == "approval":
+    if request.kind == "approval":
         remembered = await remembered_for(call)
         if remembered is not None:
             call.decided_by = remembered_rule(remembered)
             verdict: Verdict = "approved" if remembered.effect == "allow" else "denied"
             call.decision = Decision(verdict, remembered.at, remembered.by, remembered.reason, always=True)
-            return None if remembered.effect == "allow" else _denied(call, question, remembered.reason)
-    opened = functools.partial(say_waiting, call, question.kind, question.rule)
+            return None if remembered.effect == "allow" else _denied(call, request, remembered.reason)
+    opened = functools.partial(say_waiting, call, request.kind, request.rule)
     try:
-        resolution = await put_question(call, question, opened)
+        resolution = await put_request(call, request, opened)
     finally:
-        enter(call).question = None
-    return _answer(call, question, resolution)
+        enter(call).request = None
+    return _answer(call, request, resolution)
 
 
-async def put_question(call: ActiveCall, question: Question, opened: Opened) -> Resolution:
-    """Put a question about a call into the inbox, and wait for its answer. `opened` is called once it is there."""
+async def put_request(call: ActiveCall, request: ApprovalRequest, opened: Opened) -> Resolution:
+    """Put a request about a call into the inbox, and wait for its answer. `opened` is called once it is there."""
     assert call.tool is not None
     env, key, now = call.env, enter(call).key, call.env.clock.now()
-    deadline = None if question.seconds is None else now + question.seconds
+    deadline = None if request.seconds is None else now + request.seconds
     written, given = written_arguments(call), shown_arguments(call)
     # A request for approval is named by exactly these arguments: for others there is another one.
-    name = question.name or jsonx.digest(written)[:32]
+    name = request.name or jsonx.digest(written)[:32]
     shown = jsonx.decode(given)
     subject = subject_of(call.tool.definition, shown)
     if call.tool.subject is not None and isinstance(shown, dict):
@@ -230,12 +232,12 @@ async def put_question(call: ActiveCall, question: Question, opened: Opened) -> 
         "tool_id": call.tool.definition.id,
         "arguments": shown,
         "subject": told if env.redactor is None else env.redactor.value(told),
-        "rule": question.rule,
-        "reason": question.reason,
+        "rule": request.rule,
+        "reason": request.reason,
         "secret": call.tool.definition.secret,
     }
-    wait = Wait(WaitKey(key, question.kind, name), now, deadline, jsonx.encode(asked))
-    enter(call).question = wait.key
+    wait = Wait(WaitKey(key, request.kind, name), now, deadline, jsonx.encode(asked))
+    enter(call).request = wait.key
     return await env.effects.wait(wait, opened)
 
 
@@ -266,11 +268,11 @@ def _checked(said: object) -> Subject:
     return Subject(bounded(said.kind), bounded(said.text), directory)
 
 
-def _answer(call: ActiveCall, question: Question, resolution: Resolution) -> Failure | None:
+def _answer(call: ActiveCall, request: ApprovalRequest, resolution: Resolution) -> Failure | None:
     call.decision, said = decision_of(resolution)
     if resolution.status == "ok":
         return None if said.arguments is None else _edit(call, said.arguments)
-    if question.kind == "crash":
+    if request.kind == "crash":
         return interrupted(call.name, why_not(resolution))
     if resolution.status == "expired":
         return Failure(
@@ -279,7 +281,7 @@ def _answer(call: ActiveCall, question: Question, resolution: Resolution) -> Fai
             message=f"Tool {call.name!r} may not run: nobody approved it in time",
             source="policy",
         )
-    return _denied(call, question, why_not(resolution))
+    return _denied(call, request, why_not(resolution))
 
 
 def why_not(resolution: Resolution) -> str | None:
@@ -313,7 +315,7 @@ def decision_of(resolution: Resolution) -> tuple[Decision, Said]:
     return decision, said
 
 
-def _denied(call: ActiveCall, question: Question, reason: str | None) -> Failure:
+def _denied(call: ActiveCall, request: ApprovalRequest, reason: str | None) -> Failure:
     return Failure(
         category="permission_denied",
         code="denied",

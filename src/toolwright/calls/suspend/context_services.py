@@ -17,6 +17,7 @@ from toolwright.calls.authorise.authority import SPAWN_BACKGROUND, Origin
 from toolwright.calls.conclude import lose
 from toolwright.calls.environment import NO_LIFESPAN
 from toolwright.calls.redact import off_loop, publish, weight
+from toolwright.calls.suspend import questions
 from toolwright.calls.suspend import steps as durable
 from toolwright.calls.suspend.suspend import enter
 from toolwright.errors import ServiceError, StoreError, ToolwrightError
@@ -201,6 +202,9 @@ class ActiveCallServices:
 
     async def receive(self, name: str, deadline: float | None) -> Any:
         return await durable.receive(self._call, name, deadline)
+
+    async def ask(self, name: str, message: str, schema: Mapping[str, Any] | None, deadline: float | None) -> Any:
+        return await questions.ask(self._call, name, message, schema, deadline)
 
     async def emit(self, name: str, payload: object, key: str | None) -> None:
         await emit(self._call, name, payload, key)

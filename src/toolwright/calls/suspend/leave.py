@@ -1,7 +1,7 @@
 """Leaving calls that only wait for a person before they run. Owns which calls can be left, and that they hold nothing
 in this process afterwards; does not own who lets them run again.
 
-A call that was left is in the journal as a call of a process that ended: unfinished, with its question in the inbox.
+A call that was left is in the journal as a call of a process that ended: unfinished, with its request in the inbox.
 The same call in a batch of the same scope finds both again.
 """
 
@@ -14,15 +14,15 @@ from toolwright.stores.contracts.waits import WaitKey
 from toolwright.tools.outcome import ToolOutcome
 
 
-def questions_of(calls: Sequence[ActiveCall]) -> list[WaitKey] | None:
-    """The questions that calls wait for, if they do nothing else and can be left; None otherwise."""
-    questions: list[WaitKey] = []
+def requests_of(calls: Sequence[ActiveCall]) -> list[WaitKey] | None:
+    """The requests that calls wait for, if they do nothing else and can be left; None otherwise."""
+    requests: list[WaitKey] = []
     for call in calls:
-        question = None if call.suspension is None else call.suspension.question
-        if question is None or not call.waiting or not _can_be_left(call):
+        request = None if call.suspension is None else call.suspension.request
+        if request is None or not call.waiting or not _can_be_left(call):
             return None
-        questions.append(question)
-    return questions
+        requests.append(request)
+    return requests
 
 
 def _can_be_left(call: ActiveCall) -> bool:
@@ -38,7 +38,7 @@ def _can_be_left(call: ActiveCall) -> bool:
 
 
 def leave(calls: Sequence[ActiveCall]) -> None:
-    """Leave calls that `questions_of` found. They have no outcome here."""
+    """Leave calls that `requests_of` found. They have no outcome here."""
     for call in calls:
         call.env.journal.leave(call)
         call.phase = CONCLUDED

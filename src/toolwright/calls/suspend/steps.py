@@ -18,7 +18,7 @@ from toolwright.calls.conclude import lose
 from toolwright.calls.failures import raised
 from toolwright.calls.hooks import invoke
 from toolwright.calls.redact import off_loop, redact_failure, sealed, unsealed
-from toolwright.calls.suspend.approvals import Question, put_question, why_not
+from toolwright.calls.suspend.approvals import ApprovalRequest, put_request, why_not
 from toolwright.calls.suspend.suspend import enter, step_in, step_out
 from toolwright.effects.controller import AskPerson, CallEffects, EffectFailed, Opened, StepPolicy
 from toolwright.effects.effect import Effect
@@ -60,7 +60,7 @@ class Unrecorded(BaseException):
 def wait_key(call: ActiveCall, kind: KeyKind, name: str) -> str:
     """The key of a wait of this call."""
     if kind != "completion":
-        _require_name(kind, name)
+        require_name(kind, name)
     else:
         enter(call).key_taken = True
     return call.env.effects.write_key(WaitKey(enter(call).key, kind, name))
@@ -70,10 +70,10 @@ async def step(
     call: ActiveCall, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: object
 ) -> Any:
     """Run a step once, across crashes and attempts."""
-    _require_name("step", name)
+    require_name("step", name)
     if not callable(function):
         raise ToolwrightError(f"The step {name!r} has no function but {function!r:.200}; give it one to call")
-    effects = _effects(call)
+    effects = effects_of(call)
     given = _input(name, inputs, call.owner.policy.max_output_bytes)
     redactor = call.env.redactor
     shown = given if redactor is None else await off_loop(len(given), redactor.json, given)
@@ -89,7 +89,7 @@ async def step(
         except EffectFailed as failed:
             if isinstance(failed.__cause__, MachineError):
                 raise failed.__cause__ from None
-            raise _tool_error(failed.failure) from failed.__cause__
+            raise tool_error(failed.failure) from failed.__cause__
 
 
 async def _done(call: ActiveCall, name: str, function: Callable[..., Any], inputs: tuple[Any, ...]) -> bytes:
@@ -185,17 +185,17 @@ async def _ask(call: ActiveCall, name: str, began: float) -> Failure | None:
     """Ask a person about a step that a crash cut off: None if it may run again."""
     about = jsonx.digest(jsonx.encode([name, began]))[:32]
     reason = f"its step {name!r} was cut off by a crash and may have happened; approve to run the step again"
-    question = Question("crash", about, "on_crash", reason, call.owner.policy.approval_timeout)
+    request = ApprovalRequest("crash", about, "on_crash", reason, call.owner.policy.approval_timeout)
     async with outside(call, "crash", "on_crash") as opened:
-        resolution = await put_question(call, question, opened)
+        resolution = await put_request(call, request, opened)
     return None if resolution.status == "ok" else interrupted("step", name, why_not(resolution), asked=True)
 
 
 async def sleep(call: ActiveCall, name: str, seconds: float) -> None:
     """Wait until an instant that stays the same after a crash."""
-    _require_name("sleep", name)
-    _require_seconds(f"The sleep {name!r} of", seconds)
-    effects = _effects(call)
+    require_name("sleep", name)
+    require_seconds(f"The sleep {name!r} of", seconds)
+    effects = effects_of(call)
     effect = Effect(enter(call).key, "sleep", name, jsonx.encode(seconds))
     async with recording(call), outside(call, "sleep", name) as opened:
         await effects.sleep(effect, seconds, opened)
@@ -207,39 +207,40 @@ async def wait(call: ActiveCall, key: str, deadline: float | None) -> Any:
     if named.call != identity(call) or named.kind != "event":
         raise ToolwrightError("A call waits for its own events only; take the key from ctx.event_key(name)")
     if deadline is not None:
-        _require_seconds(f"The deadline of event {named.name!r}", deadline)
-    effects, now = _effects(call), call.env.clock.now()
+        require_seconds(f"The deadline of event {named.name!r}", deadline)
+    effects, now = effects_of(call), call.env.clock.now()
     wait = Wait(named, now, None if deadline is None else now + deadline)
     async with recording(call), outside(call, "event", named.name) as opened:
         resolution = await effects.wait(wait, opened)
     if resolution.status == "ok":
         return jsonx.decode(resolution.payload)
-    raise _tool_error(failure_of(resolution, f"event {named.name!r}"))
+    raise tool_error(failure_of(resolution, f"event {named.name!r}"))
 
 
 async def receive(call: ActiveCall, name: str, deadline: float | None) -> Any:
     """The next signal of a name."""
-    _require_name("signal", name)
+    require_name("signal", name)
     if deadline is not None:
-        _require_seconds(f"The deadline of signal {name!r}", deadline)
-    effects = _effects(call)
+        require_seconds(f"The deadline of signal {name!r}", deadline)
+    effects = effects_of(call)
     async with recording(call), outside(call, "signal", name) as opened:
         try:
             came = await effects.receive(name, deadline, opened)
         except EffectFailed as failed:
-            raise _tool_error(failed.failure) from None
+            raise tool_error(failed.failure) from None
     if came is None:
-        raise _tool_error(expired(f"signal {name!r}"))
+        raise tool_error(expired(f"signal {name!r}"))
     return jsonx.decode(came)
 
 
-def _tool_error(failure: Failure) -> ToolError:
+def tool_error(failure: Failure) -> ToolError:
+    """A failure as the error that a tool may catch."""
     error = ToolError(failure.message)
     error.failure = replace(failure, attempts=1)
     return error
 
 
-def _effects(call: ActiveCall) -> CallEffects:
+def effects_of(call: ActiveCall) -> CallEffects:
     """The effects of a call, for the attempt that runs now."""
     if threading.get_ident() != call.env.thread_id:
         raise ToolwrightError("Steps, sleeps and waits need an async tool; make it `async def`")
@@ -292,11 +293,21 @@ def _input(name: str, inputs: tuple[Any, ...], most: int) -> bytes:
     )
 
 
-def _require_name(kind: str, name: object) -> None:
+def require_name(kind: str, name: object) -> None:
+    """Refuse a name of a step, a wait or a question that cannot be stored.
+
+    Raises:
+        ToolwrightError: it is not text of 1 to 255 characters.
+    """
     if not isinstance(name, str) or not name.strip() or len(name) > 255 or encodable(name) != name:
         raise ToolwrightError(f"The {kind} name {name!r:.300} is not usable; use 1 to 255 characters of text")
 
 
-def _require_seconds(what: str, seconds: object) -> None:
+def require_seconds(what: str, seconds: object) -> None:
+    """Refuse a duration that is not a number of seconds.
+
+    Raises:
+        ToolwrightError: it is something else, or negative.
+    """
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
         raise ToolwrightError(f"{what} is {seconds!r}; use a number of seconds, 0 or more")

@@ -15,7 +15,12 @@ from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
 
 log = logging.getLogger("toolwright.calls")
 
-_FOR_A_PERSON = {"approval": "approval", "crash": "a decision after a crash"}
+_FOR_A_PERSON = {
+    "approval": ("approval", "approvals"),
+    "crash": ("a decision after a crash", "approvals"),
+    "question": ("an answer", "questions"),
+}
+"""By the kind of the wait: what the call waits for, and the method of the runtime that lists it."""
 
 
 def enter(call: ActiveCall) -> Suspension:
@@ -45,11 +50,13 @@ def say_waiting(call: ActiveCall, what: str, name: str, deadline: float | None) 
     """Tell the world that the call waits for something outside."""
     event = CallWaiting(*about(call), what, name, deadline)
     if what in _FOR_A_PERSON and log.isEnabledFor(logging.INFO):
+        awaited, listed_by = _FOR_A_PERSON[what]
         log.info(
-            "Call %r of tool %r waits for %s; `toolwright approvals` and runtime.approvals() list the waiting calls",
+            "Call %r of tool %r waits for %s; `toolwright approvals` and runtime.%s() list the waiting calls",
             call.call_id,
             call.name,
-            _FOR_A_PERSON[what],
+            awaited,
+            listed_by,
             extra=call_fields(call, "call.waiting", waits_for=what),
         )
     publish(call.env, call, event)

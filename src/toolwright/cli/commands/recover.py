@@ -19,7 +19,7 @@ from toolwright.cli.input import options
 from toolwright.cli.input.apps import load_app
 from toolwright.cli.input.stores import opened, require_store
 from toolwright.cli.run_calls import shown_command
-from toolwright.errors import ToolwrightError
+from toolwright.errors import ToolwrightError, TurnError
 from toolwright.session.recovery import Recovered
 from toolwright.tools.turn_protocols import TurnClient, TurnOutcome
 
@@ -77,7 +77,9 @@ def recover(
             listed = shown_command("approvals", store)
             log.print(f"{waiting} still wait; calls for a person to decide: {listed}", soft_wrap=True, highlight=False)
         for id, error in turns:
-            if isinstance(error, ToolwrightError):
+            if isinstance(error, TurnError):
+                complain(str(error), "not_continued")
+            elif isinstance(error, ToolwrightError):
                 complain(f"The turn {id!r} was not continued: {error}", "not_continued")
         answered = all(isinstance(turn, TurnOutcome) and turn.ok for _, turn in turns)
         raise typer.Exit(exit_code([one.outcome for one in done]) if answered else FAILED)

@@ -18,10 +18,12 @@ ROOMS = (
     "calls",
     "effects",
     "events",
+    "mcp",
     "runtime.lifespan",
     "runtime",
     "schedules",
     "session",
+    "tools",
     "turns",
 )
 LOGGERS = ("toolwright", *(f"toolwright.{room}" for room in ROOMS))

@@ -14,15 +14,17 @@ from msgspec import Struct
 from toolwright.stores.contracts.journal import CallKey, Cursor
 from toolwright.tools.outcome import Failure
 
-WaitKind = Literal["completion", "event", "approval", "crash", "signal", "connection"]
+WaitKind = Literal["completion", "event", "approval", "crash", "signal", "connection", "question"]
 """The kind of a wait: the call's completion, an event it named, a person's approval to run, or to run again after a
-crash, a connection of its session.
+crash, a connection of its session, a person's answer to a question of its tool.
 
 Signals are waited for one after the other. The wait of their name stands for all of them, and only ends when it is
 cancelled.
 """
-INBOX: tuple[WaitKind, ...] = ("approval", "crash")
-"""The decision of a person."""
+APPROVALS: tuple[WaitKind, ...] = ("approval", "crash")
+"""The decision of a person whether a call runs."""
+INBOX: tuple[WaitKind, ...] = (*APPROVALS, "question")
+"""Whatever a person decides or answers."""
 
 
 class WaitKey(NamedTuple):
@@ -51,7 +53,7 @@ BY_CALL = "\0call"
 class Wait(Struct, frozen=True, gc=False):
     """A wait that began, or that was resolved before it did. Instants are absolute: a restart does not restart them.
 
-    `detail` is JSON for the person who decides: for an approval, the question.
+    `detail` is JSON for the person who decides: for an approval, the request; for a question, its text and schema.
     """
 
     key: WaitKey
@@ -165,8 +167,13 @@ class WaitStore(Protocol):
         """The waits of a call of one kind that began, finished or not, oldest first."""
         ...
 
-    async def decided(self, session: str | None, before: int | None, limit: int) -> list[Decided]:
-        """The approvals that were asked for and have a resolution, the newest first, with numbers below `before`."""
+    async def decided(
+        self, session: str | None, before: int | None, limit: int, kinds: Sequence[WaitKind] = APPROVALS
+    ) -> list[Decided]:
+        """The requests to a person that began and have a resolution, the newest first, with numbers below `before`.
+
+        `kinds` are among those of `INBOX`.
+        """
         ...
 
     async def remembered(self, session: str) -> list[Remembered]:

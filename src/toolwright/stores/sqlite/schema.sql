@@ -75,10 +75,10 @@ CREATE TABLE waits (
 
 CREATE INDEX arrived_waits ON waits (arrived) WHERE arrived IS NOT NULL;
 CREATE INDEX open_waits ON waits (session, opened_at) WHERE open = 1;
-CREATE INDEX decided_waits ON waits (arrived) WHERE arrived IS NOT NULL AND kind IN ('approval', 'crash');
+CREATE INDEX decided_waits ON waits (arrived) WHERE arrived IS NOT NULL AND kind IN ('approval', 'crash', 'question');
 CREATE INDEX decided_of_session ON waits (session, arrived)
-    WHERE arrived IS NOT NULL AND kind IN ('approval', 'crash');
-CREATE INDEX inbox ON waits (opened_at) WHERE open = 1 AND kind IN ('approval', 'crash');
+    WHERE arrived IS NOT NULL AND kind IN ('approval', 'crash', 'question');
+CREATE INDEX inbox ON waits (opened_at) WHERE open = 1 AND kind IN ('approval', 'crash', 'question');
 
 -- What was sent to calls, one after the other: `number` in the whole file, never given twice, `place` under its name.
 CREATE TABLE signals (

@@ -38,6 +38,7 @@ EVERYTHING = ToolOutcome(
     may_have_run=True,
     spilled_to="/tmp/more",
     model_text="short",
+    given_text="not so short",
 )
 
 

@@ -21,7 +21,14 @@ from toolwright.testing.conformance.cases import Database, intent, success
 from toolwright.testing.conformance.memory import InMemory
 
 _CALLS = [CallKey(session, scope, name) for session in ("s1", "s2") for scope in ("", "x") for name in ("a", "b", "c")]
-_WAITS: list[tuple[Any, str]] = [("completion", ""), ("event", "e1"), ("event", "e2"), ("approval", ""), ("crash", "")]
+_WAITS: list[tuple[Any, str]] = [
+    ("completion", ""),
+    ("event", "e1"),
+    ("event", "e2"),
+    ("approval", ""),
+    ("crash", ""),
+    ("question", "q"),
+]
 _OFTEN = {
     "begin": 8,
     "unfinished": 2,
@@ -43,6 +50,7 @@ _ONCE = (
     "signal",
     "signals",
     "remembered",
+    "waits_of",
     "end",
 )
 
@@ -205,7 +213,7 @@ class _Play:
 
     async def _waiting(self) -> None:
         session = self._random.choice((None, "s1", "s2"))
-        kinds: Any = self._random.choice(((), ("approval", "crash"), ("crash",), ("event", "approval")))
+        kinds: Any = self._random.choice(((), ("approval", "crash"), ("crash",), ("event", "approval"), ("question",)))
         await self._same(f"waiting {session} {kinds}", lambda store: store.waits.waiting(session, kinds))
 
     async def _signal(self) -> None:
@@ -220,6 +228,10 @@ class _Play:
     async def _remembered(self) -> None:
         session = self._random.choice(("s1", "s2"))
         await self._same(f"remembered {session}", lambda store: store.waits.remembered(session))
+
+    async def _waits_of(self) -> None:
+        key, kind = self._key(), self._random.choice(_WAITS)[0]
+        await self._same(f"waits_of {key} {kind}", lambda store: store.waits.waits_of(key, kind))
 
     async def _end(self) -> None:
         """An owner closes, or is killed; another opens."""

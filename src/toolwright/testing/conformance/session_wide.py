@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from toolwright.stores.contracts.waits import Refused, Remembered, Standing, WaitKey
+from toolwright.stores.contracts.waits import Refused, Remembered, Standing, Wait, WaitKey
 from toolwright.testing.conformance.cases import CANCELLED, Database, call, cases, intent, resolved, success, wait
 
 ALLOW = Remembered("s1", "travel.book", "allow", b'{"to":"K*"}', 200.5, "trusted", "ann")
@@ -74,6 +74,36 @@ async def decisions_are_listed_newest_first(database: Database) -> None:
     assert await store.waits.decided(None, None, 2) == found[:2]
     assert await store.waits.decided(None, found[1].number, 10) == found[2:]
     assert await store.waits.decided("s1", found[2].number, 10) == []
+
+
+async def answered_questions_are_listed_apart_from_approvals_and_share_their_numbers(database: Database) -> None:
+    store, other = await database.open(), await database.open()
+    await store.journal.begin([intent(call("c1")), intent(call("c2"))])
+    keys = [
+        WaitKey(call("c1"), "question", "size"),
+        WaitKey(call("c2"), "approval", "a"),
+        WaitKey(call("c2"), "question", "size"),
+        WaitKey(call("c1"), "question", "open"),
+    ]
+    for place, key in enumerate(keys):
+        await store.waits.open_wait(Wait(key, 100.0 + place, 200.0, b'{"message":"\xe2\x82\xac?"}'))
+    assert [one.key for one in await other.waits.waiting(kinds=["question"])] == [keys[0], keys[2], keys[3]]
+    assert [one.key for one in await other.waits.waiting(kinds=["approval", "crash"])] == [keys[1]]
+    for key in keys[:3]:
+        await other.waits.resolve(key, replace(resolved(b'"M"'), by="ann"))
+    assert [one.key for one in await other.waits.waiting("s1", ["question"])] == [keys[3]]
+
+    questions = await other.waits.decided(None, None, 10, ["question"])
+    assert [one.wait.key for one in questions] == [keys[2], keys[0]]
+    assert [one.wait.resolution for one in questions] == [replace(resolved(b'"M"'), by="ann")] * 2
+    (approval,) = await other.waits.decided("s1", None, 10)
+    assert questions[0].number > approval.number > questions[1].number
+    assert [one.wait.key for one in await store.waits.decided("s1", None, 10, ["approval", "crash", "question"])] == [
+        keys[2],
+        keys[1],
+        keys[0],
+    ]
+    assert await store.waits.decided(None, approval.number, 10, ["question"]) == questions[1:]
 
 
 async def a_revoked_session_refuses_later_waits_and_signals(database: Database) -> None:
@@ -155,6 +185,7 @@ async def a_remembered_decision_outlives_the_call_it_was_made_for(database: Data
 SESSION_WIDE = cases(
     the_waits_of_one_call_are_found_by_their_kind,
     decisions_are_listed_newest_first,
+    answered_questions_are_listed_apart_from_approvals_and_share_their_numbers,
     a_session_cancels_the_waits_of_its_unfinished_calls,
     a_revoked_session_refuses_later_waits_and_signals,
     a_wait_that_begins_while_its_session_is_revoked_is_cancelled,

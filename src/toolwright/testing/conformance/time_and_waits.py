@@ -8,7 +8,7 @@ from typing import Any
 
 from toolwright.effects.controller import EffectController
 from toolwright.effects.effect import Effect
-from toolwright.errors import KeyRefused, StoreError
+from toolwright.errors import KeyRefused, ReplayMismatch, StoreError, ToolwrightError
 from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
 from toolwright.testing.conformance.cases import call, resolved
 from toolwright.testing.conformance.controllers import Bench, controller_cases, raised, unheard
@@ -207,6 +207,41 @@ async def signals_come_in_order_and_none_is_lost(bench: Bench) -> None:
     assert every == [b"%d" % n for n in range(6)]
 
 
+# --- questions
+
+
+async def a_question_is_asked_once_and_its_answer_is_given_again(bench: Bench) -> None:
+    question = Effect(call(), "question", "size", b'"Which size?"')
+    wait = Wait(WaitKey(call(), "question", "size"), 100.0, None, b'{"message":"Which size?"}')
+    controller, effects = await bench.begin(call())
+    heard = _Heard()
+    waiting = asyncio.ensure_future(effects.ask(question, wait, heard))
+    await bench.soon(heard.began.wait())
+    await raised(ToolwrightError, bench.soon(effects.ask(question, wait, unheard)))
+    await _left(waiting)
+    await bench.controllers.kill(controller)
+
+    other = await bench.open()
+    assert (await bench.soon(other.resolve(wait.key, resolved(b'"M"')))).first
+    controller, effects = await bench.begin(call())
+    silent = _Heard()
+    found = await bench.soon(effects.ask(question, wait, silent))
+    assert (found.status, found.payload, silent.deadlines) == ("ok", b'"M"', [])
+
+
+async def another_question_under_the_same_name_is_not_asked(bench: Bench) -> None:
+    wait = Wait(WaitKey(call(), "question", "sure"), 100.0)
+    controller, effects = await bench.begin(call())
+    heard = _Heard()
+    waiting = asyncio.ensure_future(effects.ask(Effect(call(), "question", "sure", b'"Delete 1 file?"'), wait, heard))
+    await bench.soon(heard.began.wait())
+    await _left(waiting)
+    assert (await bench.soon(controller.resolve(wait.key, resolved(b"true")))).first
+    _, effects = await bench.succeed(controller, call())
+    other = Effect(call(), "question", "sure", b'"Delete 900 files?"')
+    await raised(ReplayMismatch, bench.soon(effects.ask(other, wait, unheard)))
+
+
 # --- only the owner waits
 
 
@@ -217,6 +252,7 @@ async def a_stale_process_begins_no_wait_and_no_sleep(bench: Bench) -> None:
         effects.wait(Wait(DOOR, 100.0), unheard),
         effects.sleep(Effect(call(), "sleep", "nap", b"1"), 1, unheard),
         effects.receive("news", 5, unheard),
+        effects.ask(Effect(call(), "question", "q", b"1"), Wait(WaitKey(call(), "question", "q"), 100.0), unheard),
     ):
         await raised(StoreError, bench.soon(work))
 
@@ -233,5 +269,7 @@ TIME_AND_WAITS = controller_cases(
     a_finished_unknown_or_foreign_call_accepts_nothing,
     wait_keys_are_the_same_in_every_process_and_cannot_be_forged,
     signals_come_in_order_and_none_is_lost,
+    a_question_is_asked_once_and_its_answer_is_given_again,
+    another_question_under_the_same_name_is_not_asked,
     a_stale_process_begins_no_wait_and_no_sleep,
 )

@@ -14,6 +14,7 @@ from toolwright.effects.wait_keys import was_answered
 from toolwright.stores.contracts.background_run import OVER
 from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Cursor
 from toolwright.stores.contracts.waits import (
+    APPROVALS,
     INBOX,
     Arrivals,
     Decided,
@@ -207,8 +208,12 @@ class SqliteWaitStore:
 
         return await self._writer.read(work)
 
-    async def decided(self, session: str | None, before: int | None, limit: int) -> list[Decided]:
-        terms, values = [f"arrived IS NOT NULL AND {_INBOX} AND opened_at IS NOT NULL"], list[Any]()
+    async def decided(
+        self, session: str | None, before: int | None, limit: int, kinds: Sequence[WaitKind] = APPROVALS
+    ) -> list[Decided]:
+        terms = [f"arrived IS NOT NULL AND {_INBOX} AND opened_at IS NOT NULL"]
+        terms.append(f"kind IN ({', '.join('?' * len(kinds))})")
+        values: list[Any] = list(kinds)
         if session is not None:
             terms.append("session = ?")
             values.append(session)

@@ -1,0 +1,206 @@
+"""OpenAI Agents SDK: the tools of a session as function tools of its agents, and its function tools as ours.
+
+Owns what an outcome is in the SDK's words, and how its interruptions and a session's approvals decide each other. Does
+not own running calls; the session does, under its policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Unpack
+
+from toolwright import jsonx
+from toolwright.adapters.answer_batches import AnswerBatches
+from toolwright.errors import ToolDefinitionError
+from toolwright.extras import require_extra
+from toolwright.tools.call import ToolCall
+from toolwright.tools.names import wire_name
+from toolwright.tools.outcome import Image, Success, ToolError
+from toolwright.wire.images import from_url, stand_in, to_url, viewable
+
+try:
+    from agents import FunctionTool, RunState, ToolOutputImage, ToolOutputText
+except ModuleNotFoundError:
+    require_extra("openai-agents", "toolwright.adapters.openai_agents")
+    raise
+from agents.run_context import RunContextWrapper
+from agents.tool_context import ToolContext as AgentToolContext
+
+if TYPE_CHECKING:
+    from toolwright.session.session import Session
+    from toolwright.tools.arguments import Arguments
+    from toolwright.tools.context import ToolContext
+    from toolwright.tools.definition import ToolDefinition
+    from toolwright.tools.options import ToolOptions
+    from toolwright.tools.outcome import ToolOutcome
+    from toolwright.tools.tool import Tool
+
+Scope = str | Callable[[RunContextWrapper[Any]], str]
+"""The scope of the calls of a run, or a function that gives it."""
+
+BY = "openai-agents"
+"""Who decided, in the record of an approval that was given or refused in a run."""
+
+
+def function_tools(session: Session, *, scope: Scope = "") -> list[FunctionTool]:
+    """The tools of a session as function tools of an agent: durable, in order, under the session's policy.
+
+    The calls of one model answer are one batch of the session. A call is known by its id and the scope: a run that is
+    resumed from its state, or run again with the same calls, gets the recorded outcome, and no effect happens twice. A
+    call that waits for a person interrupts the run. It is decided by `state.approve` and `state.reject`, with `settle`
+    before the run is resumed, or in the session: then it is not asked about again. A call that waits for something else
+    makes the run wait.
+
+    Args:
+        session: the session of the conversation.
+        scope: a namespace of call ids, for servers that give the same ids in each answer. It must be the same when a
+            run is resumed. Without it, ids must be unique in the session, as those of OpenAI are.
+    """
+    answers = AnswerBatches(session)
+    return [_function_tool(answers, definition, scope) for definition in session.definitions()]
+
+
+async def settle(session: Session, state: RunState[Any, Any], *, scope: Scope = "") -> None:
+    """Let the session and the interrupted state of a run know each other's decisions. Do this before it is resumed.
+
+    A call that was rejected in the state is denied in the session: the SDK does not call its tool, and it would wait
+    there. A call that was decided in the session is approved in the state, so that the resumed run takes its outcome:
+    the model reads the result, or that a person denied it.
+    """
+    answers, context = AnswerBatches(session), state._context
+    if context is None:
+        return
+    where, ours = _scope(scope, context), {wire_name(each.name) for each in session.definitions()}
+    for item in state.get_interruptions():
+        name, call_id = item.tool_name or "", item.call_id or ""
+        if name not in ours or not call_id:
+            continue
+        decided = context.get_approval_status(name, call_id, existing_pending=item)
+        asked = await answers.approval(where, call_id)
+        if asked is None and decided is None:
+            # Only an outcome proves that it was decided; a call that the session does not know asks now.
+            if (await answers.run(ToolCall(name, item.arguments, call_id), where)).status != "pending":
+                state.approve(item)
+        elif asked is not None and decided is False:
+            reason = context.get_rejection_message(name, call_id, existing_pending=item)
+            await answers.deny(asked, reason=reason, by=BY)
+
+
+def _scope(scope: Scope, context: RunContextWrapper[Any]) -> str:
+    return scope if isinstance(scope, str) else scope(context)
+
+
+def _function_tool(answers: AnswerBatches, definition: ToolDefinition, scope: Scope) -> FunctionTool:
+    name = definition.name
+
+    async def needs_approval(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
+        call = ToolCall(name, arguments, call_id)
+        if (await answers.session.would(call)).effect != "ask":
+            return False
+        # The request is in the inbox of the session, too. A call that was decided there is not asked about again.
+        where = _scope(scope, context)
+        outcome = await answers.run(call, where)
+        return outcome.status == "pending" and await answers.approval(where, call_id) is not None
+
+    async def invoke(context: AgentToolContext[Any], arguments: str) -> Any:
+        call_id, where = context.tool_call_id, _scope(scope, context)
+        given = context.tool_call
+        cut_off = "incomplete" if given is not None and given.status == "incomplete" else None
+        call = ToolCall(name, arguments, call_id, cut_off=cut_off)
+        outcome = await answers.run(call, where)
+        if outcome.status == "pending":
+            asked = await answers.approval(where, call_id)
+            # To run again after a crash is another question than the one that was approved in the run.
+            if (
+                asked is not None
+                and asked.cause == "policy"
+                and context.is_tool_approved(context.tool_name, call_id) is True
+            ):
+                await answers.approve(asked, by=BY)
+            outcome = await answers.finish(call, where)
+        return await _returned(answers.session, outcome)
+
+    return FunctionTool(
+        name=wire_name(name),
+        description=definition.description,
+        params_json_schema=definition.input_schema,
+        on_invoke_tool=invoke,
+        strict_json_schema=False,  # it would make every field required; the session checks arguments itself
+        needs_approval=needs_approval if answers.session.may_ask_about(name) else False,
+    )
+
+
+async def _returned(session: Session, outcome: ToolOutcome) -> str | list[ToolOutputText | ToolOutputImage]:
+    """An outcome as the model reads it; a failure is text, too."""
+    if not outcome.images:
+        return outcome.text
+    (filled,) = await session.attachments.fill_in([outcome])
+    shown: list[ToolOutputText | ToolOutputImage] = [ToolOutputText(text=outcome.text)]
+    for image in filled.images:
+        if viewable(image):
+            shown.append(ToolOutputImage(image_url=to_url(image)))
+        else:
+            shown.append(ToolOutputText(text=stand_in(image)))
+    return shown
+
+
+# --- the way back
+
+
+def tools_from(tools: Iterable[FunctionTool], context: Any = None, **options: Unpack[ToolOptions]) -> list[Tool]:
+    """Function tools of the SDK as tools of ours, for an app or a session.
+
+    A tool that needs approval there requires it here; one that decides it for each call requires it always. Guardrails
+    of the tools are not run: the policy and hooks of the app take their place. A tool that makes a text of its own
+    errors, as the SDK's decorator does by default, returns that text.
+
+    Args:
+        tools: the tools.
+        context: the context of the run that the tools get.
+        options: options of `@tool` for all of them, such as `readonly=True`. Without any, a tool is taken to change
+            things, runs alone, and is not run again after a crash.
+
+    Raises:
+        ToolDefinitionError: one is not a function tool, such as a tool that runs at the provider.
+    """
+    return [_ours(tool, context, options) for tool in tools]
+
+
+def _ours(tool: FunctionTool, run_context: Any, options: ToolOptions) -> Tool:
+    from toolwright.tools.tool import Tool
+
+    if not isinstance(tool, FunctionTool):
+        raise ToolDefinitionError(f"{tool!r:.200} is not a function tool of the SDK; give only FunctionTools")
+    name, run = tool.name, tool.on_invoke_tool
+
+    async def handler(arguments: Arguments, context: ToolContext) -> Any:
+        written = jsonx.encode(dict(arguments)).decode()
+        about = AgentToolContext(run_context, tool_name=name, tool_call_id=context.call_id, tool_arguments=written)
+        return _success(await run(about, written))
+
+    chosen: ToolOptions = {"id": f"openai_agents.{name}", **options}
+    if tool.needs_approval is not False:
+        chosen.setdefault("approval", "required")
+    if tool.timeout_seconds is not None:
+        chosen.setdefault("timeout", tool.timeout_seconds)
+    return Tool.from_schema(
+        name=name, description=tool.description, input_schema=tool.params_json_schema, handler=handler, **chosen
+    )
+
+
+def _success(returned: Any) -> Any:
+    """An output of theirs in our form, with its images beside it."""
+    parts = returned if isinstance(returned, list) else [returned]
+    if not any(isinstance(part, (ToolOutputText, ToolOutputImage)) for part in parts):
+        return returned
+    images: list[Image] = []
+    texts: list[Any] = []
+    for part in parts:
+        if isinstance(part, ToolOutputImage):
+            image = None if part.image_url is None else from_url(part.image_url)
+            if image is None:
+                raise ToolError("The tool returned an image that is not in its output; return a data URL", code="image")
+            images.append(image)
+        else:
+            texts.append(part.text if isinstance(part, ToolOutputText) else part)
+    return Success(texts[0] if len(texts) == 1 else texts or None, images=images)

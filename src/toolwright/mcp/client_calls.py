@@ -1,0 +1,209 @@
+"""Calls over a connected server. Owns sending them, the rounds in which a server asks for input, and their progress;
+does not own connecting, nor the form of results."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    HEADER_MISMATCH,
+    CallToolRequest,
+    CallToolRequestParams,
+    CallToolResult,
+    InputRequiredResult,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter, ValidationError
+
+from toolwright.clock import Clock
+from toolwright.mcp.client_input import InputAnswers
+from toolwright.mcp.client_redaction import ServerSecrets
+from toolwright.mcp.client_result import bad_answer, read_error
+from toolwright.mcp.client_settings import ServerSettings
+from toolwright.mcp.tool_names import clean_text
+from toolwright.tools.context import ToolContext
+from toolwright.tools.outcome import ToolError
+
+if TYPE_CHECKING:
+    from mcp.client import Client
+    from mcp_types import RequestParamsMeta
+
+IDEMPOTENCY_KEY = "dev.toolwright/idempotency-key"
+"""The field of a request's `_meta` that is the same whenever the same call is sent."""
+MOST_ROUNDS = 25
+"""How often a server may ask for input in one call."""
+_PROGRESS_EVERY = 0.05
+"""Seconds between two reports of progress that are passed on."""
+_LONGEST_LABEL = 500
+_RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
+_CURRENT: ContextVar[ToolContext[Any] | None] = ContextVar("toolwright_mcp_call", default=None)
+
+
+@dataclass(slots=True, eq=False)
+class LiveServer:
+    """A connected server: the client of the SDK, and the calls that are on their way."""
+
+    settings: ServerSettings
+    client: Client
+    secrets: ServerSecrets
+    clock: Clock
+    list_again: Callable[[], Any]
+    """Read the list of tools again, and wait for it."""
+    in_flight: list[ToolContext[Any]] = field(default_factory=list)
+    ended: str | None = None
+    """Why the connection is no longer usable."""
+
+    @property
+    def modern(self) -> bool:
+        """Whether the protocol is that of 2026, where a server asks by its result."""
+        return self.client.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    def context_of_question(self) -> ToolContext[Any] | None:
+        """The call that a question of the server belongs to; None if that cannot be known.
+
+        Over HTTP the question comes in the context of the request; over stdio, only a call that is alone is known.
+        """
+        current = _CURRENT.get()
+        if current is not None and current in self.in_flight:
+            return current
+        return self.in_flight[0] if len(self.in_flight) == 1 else None
+
+    async def send(
+        self,
+        tool: str,
+        arguments: dict[str, Any],
+        ctx: ToolContext[Any],
+        *,
+        repeatable: bool,
+        responses: dict[str, Any] | None = None,
+        state: str | None = None,
+    ) -> CallToolResult | InputRequiredResult:
+        """Send one request, and wait for its result.
+
+        Raises:
+            ToolError: the server answers with an error or rubbish, or is gone.
+        """
+        name = self.settings.name
+        marker = _CURRENT.set(ctx)
+        self.in_flight.append(ctx)
+        try:
+            return await self._request(tool, arguments, ctx, responses, state)
+        except MCPError as error:
+            if error.code == HEADER_MISMATCH and self.modern:
+                # It was refused unseen: the server's schema of the tool is another than ours.
+                await self.list_again()
+                try:
+                    return await self._request(tool, arguments, ctx, responses, state)
+                except MCPError as second:
+                    error = second
+            raise read_error(error, name, tool, self.secrets.text, repeatable=repeatable, why=self.ended) from None
+        except ValidationError as error:
+            raise bad_answer(name, tool, error) from None
+        finally:
+            self.in_flight.remove(ctx)
+            _CURRENT.reset(marker)
+
+    async def _request(
+        self,
+        tool: str,
+        arguments: dict[str, Any],
+        ctx: ToolContext[Any],
+        responses: dict[str, Any] | None,
+        state: str | None,
+    ) -> CallToolResult | InputRequiredResult:
+        request = CallToolRequest(
+            params=CallToolRequestParams(
+                name=tool,
+                arguments=arguments,
+                input_responses=responses,
+                request_state=state,
+                _meta=cast("RequestParamsMeta", {IDEMPOTENCY_KEY: ctx.idempotency_key}),
+            )
+        )
+        # Not by `call_tool`: that checks output schemas in slow code, and raises after the effect.
+        result = await self.client.session.send_request(
+            request, _RESULT, progress_callback=_Progress(ctx, self.clock, self.secrets)
+        )
+        return self._redacted(result)
+
+    def _redacted(self, result: CallToolResult | InputRequiredResult) -> CallToolResult | InputRequiredResult:
+        if not self.secrets:
+            return result
+        told = result.model_dump(by_alias=True, mode="json", exclude_unset=True)
+        cleaned = self.secrets.data(told)
+        return result if cleaned is told else _RESULT.validate_python(cleaned)
+
+
+class _Progress:
+    """Passes the progress of a call on, at most every few milliseconds."""
+
+    __slots__ = ("_clock", "_ctx", "_next", "_secrets")
+
+    def __init__(self, ctx: ToolContext[Any], clock: Clock, secrets: ServerSecrets) -> None:
+        self._ctx = ctx
+        self._clock = clock
+        self._secrets = secrets
+        self._next = float("-inf")
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        now = self._clock.monotonic()
+        if now < self._next and progress != total:
+            return
+        self._next = now + _PROGRESS_EVERY
+        label = None if message is None else clean_text(self._secrets.text(message), _LONGEST_LABEL)
+        self._ctx.progress(progress, total, label)
+
+
+async def call_in_rounds(
+    live: Callable[[], Any],
+    tool: str,
+    arguments: dict[str, Any],
+    ctx: ToolContext[Any],
+    answers: InputAnswers,
+    *,
+    repeatable: bool,
+    on_crash: Any,
+) -> CallToolResult:
+    """Call a tool of a server that may ask for input: each request is a step of the call, and so is each answer.
+
+    So a call whose question is open survives the end of this process, and a request that was cut off follows the crash
+    policy.
+
+    Raises:
+        ToolError: as for `LiveServer.send`; or the server asks too often.
+    """
+    responses: dict[str, Any] | None = None
+    state: str | None = None
+    waits = 0
+    for number in range(1, MOST_ROUNDS + 1):
+        kept: list[CallToolResult | InputRequiredResult] = []
+
+        async def send(
+            responses: dict[str, Any] | None = responses, state: str | None = state, kept: list[Any] = kept
+        ) -> dict[str, Any]:
+            server: LiveServer = await live()
+            result = await server.send(tool, arguments, ctx, repeatable=repeatable, responses=responses, state=state)
+            kept.append(result)
+            return result.model_dump(by_alias=True, mode="json", exclude_unset=True)
+
+        told = await ctx.step(f"mcp-call-{number}", send, on_crash=on_crash)
+        result = kept[0] if kept else _RESULT.validate_python(told)
+        if isinstance(result, CallToolResult):
+            return result
+        state = result.request_state
+        if result.input_requests:
+            responses = await answers.all(ctx, number, result.input_requests)
+        else:
+            responses = None
+            await asyncio.sleep(min(0.05 * 2**waits, 1.0))
+            waits += 1
+    raise ToolError(
+        f"The MCP server asked for input {MOST_ROUNDS} times in one call of {tool!r}; it is given up",
+        category="external",
+        code="mcp_too_many_rounds",
+    )

@@ -1,0 +1,75 @@
+"""The secrets that a server was given. Owns taking them out of whatever the server says; the secrets of the session of
+a call are taken out by the call itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from toolwright import jsonx
+from toolwright.session.secrets.encodings import forms
+
+SHORTEST = 6
+"""Characters of the shortest value that is taken out: a shorter one would be found everywhere."""
+_SECRET_NAME = re.compile(r"key|token|secret|passw|auth|credential|cookie", re.IGNORECASE)
+_UNSAFE = re.compile(r'["\\\[\]<>&%\'\s]')
+
+
+def names_a_secret(name: str) -> bool:
+    """True for the name of a variable or header whose value is a secret, such as GITHUB_TOKEN or Authorization."""
+    return _SECRET_NAME.search(name) is not None
+
+
+class ServerSecrets:
+    """The secret values that one server was given, each under a name."""
+
+    def __init__(self) -> None:
+        self._forms: dict[bytes, bytes] = {}
+        self._search: re.Pattern[bytes] | None = None
+
+    def learn(self, name: str, value: str) -> None:
+        """Take this value out from now on, in all its usual encodings."""
+        if len(value) < SHORTEST:
+            return
+        handle = f"[secret:{_UNSAFE.sub('_', name)}]".encode()
+        found = forms(value)
+        known = len(self._forms)
+        for form in found.whole | found.broken:
+            self._forms.setdefault(form, handle)
+        if len(self._forms) != known:
+            longest_first = sorted(self._forms, key=len, reverse=True)
+            self._search = re.compile(b"|".join(map(re.escape, longest_first)))
+
+    def __bool__(self) -> bool:
+        return self._search is not None
+
+    def learn_header(self, name: str, value: str) -> None:
+        """The same for a header; of `Bearer x`, the value is `x`."""
+        scheme, _, rest = value.partition(" ")
+        self.learn(name, rest.strip() if rest and scheme.lower() in ("bearer", "basic", "token") else value)
+
+    def text(self, text: str) -> str:
+        """A text without the secrets."""
+        if self._search is None:
+            return text
+        return self._out(text.encode("utf-8", "surrogatepass")).decode("utf-8", "replace")
+
+    def data(self, value: Any) -> Any:
+        """Plain data without the secrets, also in keys."""
+        if self._search is None:
+            return value
+        encoded = jsonx.encode(value)
+        cleaned = self._out(encoded)
+        return value if cleaned is encoded else jsonx.decode(cleaned)
+
+    def texts(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The same for an object."""
+        cleaned: dict[str, Any] = self.data(dict(values))
+        return cleaned
+
+    def _out(self, content: bytes) -> bytes:
+        assert self._search is not None
+        if self._search.search(content) is None:
+            return content
+        return self._search.sub(lambda match: self._forms[match.group()], content)

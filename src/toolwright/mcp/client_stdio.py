@@ -1,0 +1,245 @@
+"""A server as a child process. Owns starting it with an environment of its own, the messages over its pipes, and ending
+it with everything it started; does not own restarting it.
+
+The transport of the SDK reads lines of any length, and passes on more of our environment than a server was given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from toolwright.log_fields import log_fields
+from toolwright.mcp.tool_names import clean_text
+
+if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+    Streams = tuple[MemoryObjectReceiveStream["SessionMessage | Exception"], MemoryObjectSendStream["SessionMessage"]]
+
+log = logging.getLogger("toolwright.mcp")
+
+INHERITED = ("PATH", "HOME")
+"""The only variables of our environment that a server gets, unless they are given to it."""
+_CHUNK = 256 * 1024
+_LONGEST_STDERR_LINE = 4_000
+_MOST_PROGRESS = 200
+"""Progress notices a second that are read; the rest is dropped before it costs anything."""
+_PROGRESS = b'"notifications/progress"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How a server is started, and how long it may take to end."""
+
+    server: str
+    command: str
+    args: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str | Path | None
+    largest_message: int
+    exit_grace: float
+    """Seconds after the end of its input, and again after SIGTERM."""
+
+    def environment(self) -> dict[str, str]:
+        """The environment of the process: the given variables, and PATH and HOME."""
+        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        return {**inherited, **self.env}
+
+
+Ended = Callable[[str], None]
+"""Takes the reason, as soon as the server cannot answer any more."""
+
+
+@asynccontextmanager
+async def stdio_transport(launch: Launch, ended: Ended, redact: Callable[[str], str]) -> AsyncIterator[Streams]:
+    """A transport for `mcp.Client`: the server runs for as long as the block does.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    process = await asyncio.create_subprocess_exec(
+        launch.command,
+        *launch.args,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=launch.environment(),
+        cwd=launch.cwd,
+        start_new_session=True,  # a process group of its own, which is ended as a whole
+        limit=_CHUNK,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    to_session, from_server = anyio.create_memory_object_stream["SessionMessage | Exception"](0)
+    to_server, from_session = anyio.create_memory_object_stream["SessionMessage"](0)
+    tasks = [
+        asyncio.create_task(_read(launch, process.stdout, to_session, ended), name=f"mcp-{launch.server}-read"),
+        asyncio.create_task(_write(process.stdin, from_session, ended), name=f"mcp-{launch.server}-write"),
+        asyncio.create_task(_log(launch.server, process.stderr, redact), name=f"mcp-{launch.server}-stderr"),
+    ]
+    try:
+        yield from_server, to_server
+    finally:
+        stopping = asyncio.ensure_future(_stop(process, launch, tasks))
+        try:
+            await asyncio.shield(stopping)
+        except asyncio.CancelledError:
+            await asyncio.wait([stopping])  # bounded; a server never outlives its connection
+            raise
+        finally:
+            for stream in (to_session, from_server, to_server, from_session):
+                stream.close()
+
+
+async def _read(
+    launch: Launch,
+    stdout: asyncio.StreamReader,
+    to_session: MemoryObjectSendStream[SessionMessage | Exception],
+    ended: Ended,
+) -> None:
+    """Pass on the messages of the server, a line each, until it ends or writes a line that is too long."""
+    reason = "it closed its output"
+    loop = asyncio.get_running_loop()
+    second, progress = 0.0, 0
+    buffer = bytearray()
+    try:
+        while chunk := await stdout.read(_CHUNK):
+            searched = len(buffer)
+            buffer += chunk
+            start = 0
+            while (end := buffer.find(b"\n", max(start, searched))) >= 0:
+                line = bytes(buffer[start:end])
+                start = end + 1
+                if _PROGRESS in line[:200]:
+                    now = loop.time()
+                    if now - second >= 1:
+                        second, progress = now, 0
+                    progress += 1
+                    if progress > _MOST_PROGRESS:
+                        continue
+                if message := _parsed(launch.server, line):
+                    await to_session.send(message)
+            del buffer[:start]
+            if len(buffer) > launch.largest_message:
+                reason = (
+                    f"it sent a message of more than {launch.largest_message} bytes; allow more with largest_message=, "
+                    "or ask it for less"
+                )
+                break
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        reason = "the connection was closed"
+    except OSError as error:
+        reason = f"its output cannot be read: {error}"
+    finally:
+        ended(reason)
+        to_session.close()  # every call that waits learns that the connection is closed
+    while await stdout.read(_CHUNK):
+        pass  # a server that is stuck in writing could not end
+
+
+def _parsed(server: str, line: bytes) -> SessionMessage | None:
+    if not line.strip():
+        return None
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError:
+        # What a server prints beside its messages is not ours to read; it may hold anything.
+        log.warning(
+            "The MCP server %r wrote a line of %d bytes that is no message; it is left out",
+            server,
+            len(line),
+            extra=log_fields("mcp.not_a_message"),
+        )
+        return None
+
+
+async def _write(
+    stdin: asyncio.StreamWriter, from_session: MemoryObjectReceiveStream[SessionMessage], ended: Ended
+) -> None:
+    try:
+        async for message in from_session:
+            stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+            await stdin.drain()
+    except (OSError, anyio.ClosedResourceError) as error:
+        ended(f"its input cannot be written: {error}")
+    finally:
+        from_session.close()
+
+
+async def _log(server: str, stderr: asyncio.StreamReader, redact: Callable[[str], str]) -> None:
+    """Log what the server writes to its standard error, a line each, cut where it is long."""
+    while True:
+        try:
+            line = await stderr.readuntil(b"\n")
+        except asyncio.IncompleteReadError as rest:
+            line = rest.partial
+        except asyncio.LimitOverrunError as overrun:
+            line = await stderr.readexactly(min(overrun.consumed, _CHUNK) or 1)
+        except OSError:
+            return
+        if not line:
+            return
+        text = redact(clean_text(line.decode("utf-8", "replace").rstrip(), _LONGEST_STDERR_LINE))
+        if text:
+            log.info("MCP server %r: %s", server, text, extra=log_fields("mcp.stderr"))
+
+
+async def _stop(process: asyncio.subprocess.Process, launch: Launch, tasks: list[asyncio.Task[None]]) -> None:
+    """End the server: the end of its input first, then SIGTERM and SIGKILL to everything in its process group."""
+    stdin = process.stdin
+    assert stdin is not None
+    writer = tasks[1]
+    if not writer.done():
+        await asyncio.wait([writer], timeout=0.2)  # what was accepted is written
+        writer.cancel()
+    with contextlib.suppress(OSError):
+        stdin.close()
+    if not await _exits(process, launch.exit_grace):
+        _signal(process.pid, signal.SIGTERM)
+        if not await _exits(process, launch.exit_grace):
+            log.warning(
+                "The MCP server %r does not end at SIGTERM; it is killed",
+                launch.server,
+                extra=log_fields("mcp.killed"),
+            )
+    # Also when the server itself has ended: it may have left processes in its group.
+    _signal(process.pid, signal.SIGKILL)
+    await _exits(process, launch.exit_grace)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    # A process of another group may hold the pipes open; they are closed on our side.
+    transport = getattr(process, "_transport", None)
+    if transport is not None:
+        transport.close()
+
+
+async def _exits(process: asyncio.subprocess.Process, seconds: float) -> bool:
+    """Wait until the process has ended; not until its pipes are closed, which a child of it may hold open."""
+    loop = asyncio.get_running_loop()
+    until, pause = loop.time() + seconds, 0.001
+    while process.returncode is None:
+        if loop.time() >= until:
+            return False
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, 0.05)
+    return True
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)

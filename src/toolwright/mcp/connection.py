@@ -1,0 +1,524 @@
+"""The connection of a runtime to one MCP server. Owns connecting, again and again if it must, and which tools of the
+server are registered; does not own single calls.
+
+One task enters and leaves the client of the SDK, as anyio demands; calls come from any task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.metadata import version
+from typing import Any, Literal
+
+import mcp_types
+from mcp.client import Client
+from mcp.client.session import ClientRequestContext
+from mcp.client.subscriptions import ToolsListChanged
+from mcp.shared.exceptions import MCPError
+
+from toolwright.errors import RegistryError, ToolDefinitionError, ToolwrightError
+from toolwright.log_fields import log_fields
+from toolwright.mcp.client_calls import LiveServer, call_in_rounds
+from toolwright.mcp.client_http import http_transport
+from toolwright.mcp.client_input import InputAnswers
+from toolwright.mcp.client_oauth import authorisation
+from toolwright.mcp.client_redaction import ServerSecrets
+from toolwright.mcp.client_result import not_connected, read_result
+from toolwright.mcp.client_settings import ServerSettings
+from toolwright.mcp.client_stdio import Launch, stdio_transport
+from toolwright.mcp.client_variables import SESSION, Variables
+from toolwright.mcp.pins import changed, pin_of
+from toolwright.mcp.tool_names import clean_text, tool_names
+from toolwright.mcp.tool_of_server import ServerTool, make_tool
+from toolwright.tools.context import ToolContext
+from toolwright.tools.outcome import ToolError
+from toolwright.tools.remote_tools import RemoteHost, RemoteStatus
+from toolwright.tools.tool import Tool
+
+log = logging.getLogger("toolwright.mcp")
+
+MOST_TOOLS = 1_000
+"""How many tools of one server are taken."""
+_MOST_PAGES = 100
+_FIRST_DELAY = 0.5
+"""Seconds before the second attempt to connect; each delay is twice the one before."""
+_LONGEST_DELAY = 60.0
+_STEADY = 30.0
+"""Seconds after which a connection counts as good, so that the next delay is the first one again."""
+_LIST_EVERY = 1.0
+"""Seconds between two readings of the list; each one that follows at once is put off twice as long."""
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "notice": logging.INFO,
+    "warning": logging.WARNING,
+}
+_LONGEST_LOG = 4_000
+_PIN_KEY = "pins."
+
+
+class Connection:
+    """A server of an opened runtime: `OpenRemoteTools`."""
+
+    def __init__(self, settings: ServerSettings, host: RemoteHost) -> None:
+        self._settings = settings
+        self._host = host
+        self._secrets = ServerSecrets()
+        self._answers = InputAnswers(settings)
+        self._task: asyncio.Task[None] | None = None
+        self._tried = asyncio.Event()  # the first attempt succeeded or failed
+        self._connected = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._closing = False
+        self._stale = False
+        self._listed = asyncio.Event()
+        self._live: LiveServer | None = None
+        self._one = asyncio.Lock()
+        self._state: Literal["connecting", "connected", "waiting", "closed"] = "connecting"
+        self._error: str | None = None
+        self._tools: dict[str, tuple[str, Tool]] = {}  # by our names, each with its pin
+        self._pins: dict[str, str] = {}
+        self._changed: set[str] = set()
+        self._left_out: dict[str, str] = {}
+        self._connections = 0
+
+    # --- for the runtime
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._task = asyncio.create_task(self._run(), name=f"mcp-{self._settings.name}")
+
+    @property
+    def status(self) -> RemoteStatus:
+        """How it stands."""
+        live = self._live
+        return RemoteStatus(
+            name=self._settings.name,
+            state=self._state,
+            error=self._error,
+            protocol=None if live is None else live.client.protocol_version,
+            tools=tuple(sorted(self._tools)),
+            left_out=dict(self._left_out),
+            changed=tuple(sorted(self._changed)),
+            connected=self._connections,
+        )
+
+    async def ready(self) -> None:
+        """Wait for the first attempt to connect, but no longer than connecting may take."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.connect_timeout):
+                await self._tried.wait()
+
+    async def close(self) -> None:
+        """End the connection, and a process that was started for it."""
+        self._closing = True
+        self._wake.set()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        self._state = "closed"
+        for name in list(self._tools):
+            self._forget(name)
+
+    # --- for its tools
+
+    async def call(self, tool: ServerTool, arguments: dict[str, Any], ctx: ToolContext[Any]) -> object:
+        """Call a tool of the server."""
+        if not self._settings.one_at_a_time:
+            return await self._call(tool, arguments, ctx)
+        async with self._one:
+            return await self._call(tool, arguments, ctx)
+
+    async def _call(self, tool: ServerTool, arguments: dict[str, Any], ctx: ToolContext[Any]) -> object:
+        async def live() -> LiveServer:
+            return await self._usable(tool)
+
+        try:
+            if tool.in_rounds:
+                result = await call_in_rounds(
+                    live,
+                    tool.own_name,
+                    arguments,
+                    ctx,
+                    self._answers,
+                    repeatable=tool.repeatable,
+                    on_crash=tool.on_crash,
+                )
+            else:
+                server = await live()
+                answer = await server.send(tool.own_name, arguments, ctx, repeatable=tool.repeatable)
+                if not isinstance(answer, mcp_types.CallToolResult):
+                    raise ToolError(
+                        f"The MCP server {self._settings.name!r} asks for input, which the tool {tool.own_name!r} may "
+                        "not have",
+                        category="external",
+                        code="mcp_input_refused",
+                    )
+                result = answer
+        except ToolError as error:
+            if error.failure.category in ("unavailable", "interrupted"):
+                self._look_again()
+            raise
+        return read_result(result, tool.own_name, tool.check_output)
+
+    async def _usable(self, tool: ServerTool) -> LiveServer:
+        """The server, once it is connected."""
+        live = self._live
+        if live is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.connect_timeout):
+                    await self._connected.wait()
+            live = self._live
+        if live is None:
+            raise not_connected(self._settings.name, tool.own_name, self._error or "it does not answer")
+        return live
+
+    def _look_again(self) -> None:
+        """Read the list soon: if the server is gone, that finds out."""
+        self._stale = True
+        self._wake.set()
+
+    # --- the task
+
+    async def _run(self) -> None:
+        delay = _FIRST_DELAY
+        while not self._closing:
+            began = self._host.clock.monotonic()
+            try:
+                await self._stay_connected()
+            except Exception as error:  # the edge to another program: whatever it does, it is tried again
+                self._failed(error)
+            finally:
+                self._live = None
+                self._connected.clear()
+                self._tried.set()
+            if self._closing:
+                return
+            if self._host.clock.monotonic() - began >= _STEADY:
+                delay = _FIRST_DELAY
+            self._state = "waiting"
+            await self._pause(delay * random.uniform(0.8, 1.2))
+            delay = min(delay * 2, _LONGEST_DELAY)
+
+    async def _stay_connected(self) -> None:
+        """Connect, and stay so until the connection is lost or closed."""
+        self._state = "connecting"
+        settings = self._settings
+        lost: list[str] = []
+        live: LiveServer | None = None
+
+        def ended(reason: str) -> None:
+            lost.append(reason)
+            if live is not None:
+                live.ended = live.ended or reason
+            # At once: a call that comes now is not sent, and waits for the next connection.
+            self._live = None
+            self._connected.clear()
+            self._wake.set()
+
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(settings.connect_timeout):
+                    transport = await self._transport(ended)
+                    client = await stack.enter_async_context(self._client(transport))
+                    self._require_protocol(client)
+                    live = LiveServer(settings, client, self._secrets, self._host.clock, self._list_now)
+                    listed = await self._read_list(client)
+            except TimeoutError:
+                raise ToolwrightError(f"it did not answer within {settings.connect_timeout:g} seconds") from None
+            await self._take(listed, live)
+            if lost:
+                raise ToolwrightError(lost[0])
+            self._live = live
+            self._connections += 1
+            self._state, self._error = "connected", None
+            log.info(
+                "The MCP server %r is connected (%s), with %d tools",
+                settings.name,
+                client.protocol_version,
+                len(self._tools),
+                extra=log_fields("mcp.connected"),
+            )
+            self._connected.set()
+            self._tried.set()
+            async with self._following(live):
+                await self._follow_list(live, lost)
+        if lost and not self._closing:
+            raise ToolwrightError(lost[0])
+
+    async def _follow_list(self, live: LiveServer, lost: list[str]) -> None:
+        """Read the list of tools whenever it may have changed, at a limited rate, until the connection ends."""
+        pause = _LIST_EVERY
+        last = self._host.clock.monotonic()
+        while not self._closing and not lost:
+            await self._wake.wait()
+            self._wake.clear()
+            if self._closing or lost or not self._stale:
+                continue
+            now = self._host.clock.monotonic()
+            pause = min(pause * 2, _LONGEST_DELAY) if now - last < 2 * pause else _LIST_EVERY
+            if last + pause > now and self._connections:
+                await self._pause(last + pause - now, unless=lost)
+                if self._closing or lost:
+                    continue
+            self._stale = False
+            last = self._host.clock.monotonic()
+            async with asyncio.timeout(self._settings.connect_timeout):
+                await self._take(await self._read_list(live.client), live)
+            self._listed.set()
+
+    async def _list_now(self) -> None:
+        live = self._live
+        if live is not None:
+            await self._take(await self._read_list(live.client), live)
+
+    @asynccontextmanager
+    async def _following(self, live: LiveServer) -> AsyncIterator[None]:
+        """Hear of changes of the list for as long as the block runs, where the server tells of them by a stream."""
+        if not live.modern:
+            yield
+            return
+        listening = asyncio.create_task(self._listen(live.client), name=f"mcp-{self._settings.name}-listen")
+        try:
+            yield
+        finally:
+            listening.cancel()
+            await asyncio.wait([listening])
+
+    async def _listen(self, client: Client) -> None:
+        try:
+            async with client.listen(tools_list_changed=True) as subscription:
+                async for event in subscription:
+                    if isinstance(event, ToolsListChanged):
+                        self._look_again()
+        except (MCPError, RuntimeError, TimeoutError) as error:
+            # Many servers have no such stream; their lists do not change, or are read when a call fails.
+            log.debug(
+                "The MCP server %r tells of no changes: %s",
+                self._settings.name,
+                self._secrets.text(str(error)),
+                extra=log_fields("mcp.no_changes"),
+            )
+
+    async def _pause(self, seconds: float, unless: list[str] | None = None) -> None:
+        """Wait, unless the connection is closed or lost meanwhile."""
+        sleeping = asyncio.ensure_future(self._host.clock.sleep(seconds))
+        try:
+            while not sleeping.done() and not self._closing and not unless:
+                waking = asyncio.ensure_future(self._wake.wait())
+                try:
+                    await asyncio.wait([sleeping, waking], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    waking.cancel()
+                self._wake.clear()
+        finally:
+            sleeping.cancel()
+
+    def _failed(self, error: BaseException) -> None:
+        while isinstance(error, BaseExceptionGroup) and error.exceptions:
+            error = error.exceptions[0]
+        said = clean_text(self._secrets.text(str(error) or type(error).__name__), 1_000)
+        if said != self._error:  # once, not at each attempt
+            log.warning(
+                "The MCP server %r is not connected: %s",
+                self._settings.name,
+                said,
+                extra=log_fields("mcp.not_connected"),
+            )
+        self._error = said
+
+    # --- connecting
+
+    async def _transport(self, ended: Any) -> Any:
+        settings = self._settings
+        variables = Variables(settings.name, self._host, self._secrets)
+        if settings.command is not None:
+            launch = Launch(
+                server=settings.name,
+                command=await variables.fill(settings.command),
+                args=[await variables.fill(item) for item in settings.args],
+                env=await variables.fill_all(settings.env),
+                cwd=settings.cwd,
+                largest_message=settings.largest_message,
+                exit_grace=settings.exit_grace,
+            )
+            return stdio_transport(launch, ended, self._secrets.text)
+        assert settings.url is not None
+        url = await variables.fill(settings.url)
+        headers = await variables.fill_all(settings.headers)
+        auth = await authorisation(settings, url, variables, self._host, self._secrets)
+        if isinstance(auth, str):
+            headers["Authorization"] = f"Bearer {auth}"
+            auth = None
+        return http_transport(url, headers, auth, settings.largest_message)
+
+    def _client(self, transport: Any) -> Client:
+        settings = self._settings
+        return Client(
+            transport,
+            cache=None,
+            mode="legacy" if settings.protocol == "2025-11-25" else "auto",
+            client_info=mcp_types.Implementation(name="toolwright", version=version("toolwright")),
+            message_handler=self._heard,
+            logging_callback=self._log,
+            log_level="info",
+            elicitation_callback=self._elicit if settings.elicitation else None,
+            sampling_callback=self._sample if settings.sampling is not None else None,
+            list_roots_callback=self._roots if settings.roots else None,
+        )
+
+    def _require_protocol(self, client: Client) -> None:
+        wanted, agreed = self._settings.protocol, client.protocol_version
+        if wanted == "2026-07-28" and agreed != wanted:
+            raise ToolwrightError(f"it speaks the protocol of {agreed}, and protocol={wanted!r} is demanded")
+
+    # --- what the server says by itself
+
+    async def _heard(self, message: Any) -> None:
+        if isinstance(message, mcp_types.ToolListChangedNotification):
+            self._look_again()
+
+    async def _log(self, params: mcp_types.LoggingMessageNotificationParams) -> None:
+        data = params.data if isinstance(params.data, str) else repr(params.data)
+        text = clean_text(self._secrets.text(data[: 4 * _LONGEST_LOG]), _LONGEST_LOG)
+        level = _LEVELS.get(params.level, logging.ERROR)
+        log.log(level, "MCP server %r: %s", self._settings.name, text, extra=log_fields("mcp.log"))
+        ctx = None if self._live is None else self._live.context_of_question()
+        if ctx is not None:
+            ctx.output("log", f"{text}\n")
+
+    async def _elicit(self, context: ClientRequestContext, params: Any) -> Any:
+        ctx = self._asking("a question")
+        if isinstance(ctx, mcp_types.ErrorData):
+            return ctx
+        return await self._answers.elicit(ctx, str(context.request_id), params)
+
+    async def _sample(self, context: ClientRequestContext, params: Any) -> Any:
+        ctx = self._asking("the model")
+        if isinstance(ctx, mcp_types.ErrorData):
+            return ctx
+        return await self._answers.sample(ctx, str(context.request_id), params)
+
+    async def _roots(self, context: ClientRequestContext) -> Any:
+        return self._answers.roots()
+
+    def _asking(self, what: str) -> ToolContext[Any] | mcp_types.ErrorData:
+        ctx = None if self._live is None else self._live.context_of_question()
+        if ctx is not None:
+            return ctx
+        log.warning(
+            "The MCP server %r asks for %s while no call, or more than one, is on its way; it is refused, for it "
+            "cannot be known which one asks. Give the server one_at_a_time=True",
+            self._settings.name,
+            what,
+            extra=log_fields("mcp.question_refused"),
+        )
+        return mcp_types.ErrorData(
+            code=mcp_types.INVALID_REQUEST, message="It is not known which call asks; call one tool at a time"
+        )
+
+    # --- the tools
+
+    async def _read_list(self, client: Client) -> list[mcp_types.Tool]:
+        if client.server_capabilities.tools is None:
+            return []
+        tools: list[mcp_types.Tool] = []
+        cursor: str | None = None
+        for _ in range(_MOST_PAGES):
+            params = None if cursor is None else mcp_types.PaginatedRequestParams(cursor=cursor)
+            page = await client.session.list_tools(params=params)
+            tools += page.tools
+            cursor = page.next_cursor
+            if cursor is None or len(tools) > MOST_TOOLS:
+                break
+        return tools
+
+    async def _take(self, listed: list[mcp_types.Tool], live: LiveServer) -> None:
+        """Make the tools of the registry those of the list."""
+        settings = self._settings
+        left_out: dict[str, str] = {}
+        wanted: dict[str, mcp_types.Tool] = {}
+        for tool in listed:
+            if settings.only is not None and tool.name not in settings.only:
+                continue
+            if tool.name in wanted:
+                left_out[tool.name] = "the server lists it twice, and the first one is taken"
+            elif len(wanted) >= MOST_TOOLS:
+                left_out[tool.name] = f"the server has more than {MOST_TOOLS} tools"
+            else:
+                wanted[tool.name] = tool
+        pins = {name: pin_of(tool) for name, tool in wanted.items()}
+        await self._compare(pins)
+        names = tool_names(settings.name, wanted)
+        kept: set[str] = set()
+        for own, tool in wanted.items():
+            name = names[own]
+            why = self._add(tool, name, pins[own], live)
+            if why is None:
+                kept.add(name)
+            else:
+                left_out[own] = why
+        for name in self._tools.keys() - kept:
+            self._forget(name)
+        for own, why in left_out.items():
+            if self._left_out.get(own) != why:
+                log.warning(
+                    "The tool %r of the MCP server %r is left out: %s",
+                    clean_text(own, 200),
+                    settings.name,
+                    why,
+                    extra=log_fields("mcp.tool_left_out"),
+                )
+        self._left_out = left_out
+
+    def _add(self, listed: mcp_types.Tool, name: str, pin: str, live: LiveServer) -> str | None:
+        """Register a tool, unless it is there as it is; return why it cannot be."""
+        settings = self._settings
+        if settings.pins is not None and settings.pins.get(listed.name) != pin:
+            state = "is not pinned" if listed.name not in settings.pins else "is not what it was when it was pinned"
+            return f"it {state}; look at it, and pin it with: toolwright mcp test {settings.name} --pin"
+        in_rounds = live.modern and (settings.elicitation or settings.sampling is not None or bool(settings.roots))
+        key = f"{pin}{in_rounds}"
+        mine = self._tools.get(name)
+        there = self._host.registry.snapshot().get(name)
+        if mine is not None and mine[0] == key and there is mine[1]:
+            return None
+        if there is not None and (mine is None or there is not mine[1]):
+            return f"another tool is called {name!r}"
+        try:
+            made = make_tool(listed, name, settings, self._secrets, self.call, in_rounds=in_rounds)
+            self._host.registry.register(made, replace=mine is not None)
+        except (ToolDefinitionError, RegistryError) as error:
+            return clean_text(str(error), 1_000)
+        self._tools[name] = key, made
+        return None
+
+    def _forget(self, name: str) -> None:
+        _, tool = self._tools.pop(name)
+        if self._host.registry.snapshot().get(name) is tool:
+            self._host.registry.unregister(name)
+
+    async def _compare(self, pins: dict[str, str]) -> None:
+        """Tell the owner of tools that are not what they were, in this process or the last one with this store."""
+        settings, host = self._settings, self._host
+        before = dict(self._pins)
+        if not before and host.durable:
+            stored = await host.key_values(SESSION).get(f"{_PIN_KEY}{settings.name}")
+            if isinstance(stored, dict):
+                before = {str(name): str(pin) for name, pin in stored.items()}
+        different = changed(before, pins)
+        for name in different:
+            log.warning(
+                "The tool %r of the MCP server %r has changed: its description, schema or hints are not what they were",
+                clean_text(name, 200),
+                settings.name,
+                extra=log_fields("mcp.tool_changed"),
+            )
+        self._changed.update(different)
+        if host.durable and {**before, **pins} != before:
+            await host.key_values(SESSION).set(f"{_PIN_KEY}{settings.name}", {**before, **pins})
+        self._pins = {**before, **pins}

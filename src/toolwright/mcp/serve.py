@@ -1,0 +1,71 @@
+"""Running an MCP server over stdio or HTTP. Owns the addresses that it may listen on; the transports are the SDK's."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable
+
+import uvicorn
+from mcp.server.stdio import stdio_server
+
+from toolwright.errors import ToolwrightError
+from toolwright.mcp.tool_server import ToolServer
+
+PATH = "/mcp"
+
+
+async def serve_stdio(server: ToolServer) -> None:
+    """Serve one client over stdin and stdout, until it closes them. Whatever tools print goes to stderr."""
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+async def serve_http(server: ToolServer, address: str, started: Callable[[str], None] = lambda url: None) -> None:
+    """Serve clients over streamable HTTP at `http://ADDRESS/mcp`, until a signal stops the program.
+
+    Anybody who reaches the address may call the tools, so that it must be of this machine only. Requests of other hosts
+    and of web pages are refused by their headers.
+
+    Raises:
+        ToolwrightError: the address cannot be used.
+    """
+    host, port = loopback_address(address)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((host, port))
+        except OSError as error:
+            raise ToolwrightError(
+                f"The address {address!r} cannot be used ({error.strerror}); choose another port"
+            ) from error
+        shown = f"[{host}]" if ":" in host else host
+        app = server.streamable_http_app(streamable_http_path=PATH, host=host)
+        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+        serving = uvicorn.Server(config)
+        started(f"http://{shown}:{listening.getsockname()[1]}{PATH}")
+        await serving.serve(sockets=[listening])
+
+
+def loopback_address(address: str) -> tuple[str, int]:
+    """The host and the port of `HOST:PORT`, or of a port alone.
+
+    Raises:
+        ToolwrightError: it is not an address of this machine only.
+    """
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    host = "127.0.0.1" if host == "localhost" else host
+    if not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise ToolwrightError(f"The address {address!r} has no port; use HOST:PORT, as in 127.0.0.1:8765")
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise ToolwrightError(
+            f"The host {host!r} can be reached by other machines, and this server does not ask its clients who they "
+            "are; use 127.0.0.1, with a proxy before it that does"
+        )
+    return host, int(port)
