@@ -1,5 +1,6 @@
 """`toolwright ask`: one message, its answer, and how the command ends."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -135,3 +136,50 @@ def test_recovery_says_why_a_turn_cannot_continue_here(run: Run, project: Path, 
     assert "cannot continue here: its model 'function:function' was given as an object" in ended.err
     assert ended.err.count("was not continued") == 0  # the error names the turn itself
     assert run("turns", "--active", *DB, "--json").json[0]["cut_off"]
+
+
+@pytest.mark.promise("TURN-08")
+@pytest.mark.parametrize("more", [(), ("--json",)], ids=["text", "json"])
+def test_without_a_terminal_a_turn_that_waits_for_a_person_is_left_and_the_command_ends(
+    project: Path, command: list[str], run: Run, more: tuple[str, ...]
+) -> None:
+    ended = subprocess.run(
+        [*command, "ask", "-", *APP, *DB, *more], input=b"wipe", capture_output=True, timeout=60, check=False
+    )
+    assert ended.returncode == 5, ended.stderr
+    assert b"toolwright approvals approve c0-0 --db agent.db" in ended.stderr
+    assert b"There is no terminal to decide at, so the turn is left; after the decision: toolwright rec" in ended.stderr
+    assert run("approvals", "approve", "c0-0", *DB).code == 0
+    assert run("recover", *APP, *DB).code == 0
+    assert (project / "ledger").read_text() == "wiped\n"
+
+
+@pytest.mark.promise("TURN-08")
+def test_without_a_terminal_a_turn_waits_for_a_person_where_that_is_asked_for(
+    project: Path, command: list[str], run: Run
+) -> None:
+    words = [*command, "ask", "wipe", *APP, *DB, "--wait"]
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if b"approvals approve c0-0" in line:
+                break
+        assert run("approvals", "approve", "c0-0", *DB).code == 0
+        out, _ = process.communicate(timeout=40)
+    assert process.returncode == 0
+    assert out.startswith(b"The results: wiped /x")
+
+
+def test_text_on_stdin_that_is_not_utf_8_is_replaced(project: Path, command: list[str]) -> None:
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "utf-8:surrogateescape"}
+    for word, given in (("-", b"caf\xe9 \xed\xa0\x80"), (b"caf\xe9 \xed\xa0\x80", b"")):
+        ended = subprocess.run(
+            [*command, "ask", word, *APP], input=given, capture_output=True, timeout=60, check=False, env=environment
+        )
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout.decode().startswith("You said: caf\ufffd ")
+    told = subprocess.run(
+        [*command, "call", "note", "-", *APP], input=b'{"text": "\xe9"}', capture_output=True, timeout=60, check=False
+    )
+    assert told.returncode == 2
+    assert b"not text in UTF-8" in told.stderr

@@ -184,3 +184,32 @@ def test_an_approval_for_a_sub_agent_is_asked_for_in_place(sit: Sit, project: Pa
     screen.type("y\n")
     screen.until("All is clean now.")
     assert screen.end() == 0
+
+
+@pytest.mark.promise("TURN-08")
+def test_messages_from_a_pipe_end_at_a_turn_that_waits_for_a_person(
+    run: Run, project: Path, command: list[str]
+) -> None:
+    write_agent(project)
+    words = [*command, "chat", *APP, *DB, "--session", "s1"]
+    for _ in range(2):  # the second time, the turn from before waits
+        ended = subprocess.run(words, input=b"hello\nwipe\nbye\n", capture_output=True, timeout=60, check=False)
+        assert ended.returncode == 5, ended.stderr
+        assert b"toolwright approvals approve c1-0 --db agent.db" in ended.stderr
+    assert ended.stdout == b""
+    assert [turn["state"] for turn in run("turns", *DB, "--json").json] == ["waiting", "answered"]
+    assert run("approvals", "approve", "c1-0", *DB).code == 0
+    ended = subprocess.run(words, input=b"bye\n", capture_output=True, timeout=60, check=False)
+    assert ended.returncode == 0
+    assert [line.partition(b" /x")[0] for line in ended.stdout.splitlines()] == [
+        b"The results: wiped",
+        b"You said: bye",
+    ]
+
+
+@pytest.mark.promise("TURN-08", "TURN-04")
+def test_an_approval_for_a_sub_agent_leaves_the_turn_of_a_pipe(project: Path, command: list[str]) -> None:
+    (project / "editor.py").write_text(EDITOR)
+    words = [*command, "chat", "--app", "editor:app", *DB]
+    ended = subprocess.run(words, input=b"go\n", capture_output=True, timeout=60, check=False)
+    assert ended.returncode == 5, ended.stderr

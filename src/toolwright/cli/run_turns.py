@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from toolwright.app import App
 from toolwright.calls.policy import Policy
@@ -22,13 +22,16 @@ from toolwright.cli.display.turn_views import TurnView
 from toolwright.cli.exits import BadInput
 from toolwright.cli.input.decide_in_place import ask_person
 from toolwright.cli.input.lines import Lines
-from toolwright.cli.run_calls import end_what_waits, told_wait
+from toolwright.cli.run_calls import end_what_waits, shown_command, told_wait
 from toolwright.errors import KeyRefused
 from toolwright.runtime.runtime import Runtime
+from toolwright.stores.contracts.waits import INBOX
 from toolwright.stores.opening import MEMORY
 from toolwright.tools.turn_protocols import TurnClient, TurnEvent, TurnOutcome
 
 _FRAME = 1 / 10
+Leave = Literal["never", "waiting for people", "waiting"]
+"""Which turns a command does not wait for."""
 
 
 @asynccontextmanager
@@ -71,8 +74,10 @@ class TurnDesk:
     store: str | None = None
     lines: Lines | None = None
     """Where decisions are read from; None where nobody is there to decide."""
-    leave_waiting: bool = False
-    """Whether a turn that waits is left in the store."""
+    leave: Leave = "never"
+    """Which turns that wait are left in the store: none, those that wait for people, or all."""
+    left: bool = False
+    """True once a turn was left waiting."""
     interrupted: bool = False
     """True once a Ctrl-C has stopped a turn."""
     ended: bool = False
@@ -93,15 +98,34 @@ class TurnDesk:
                         self.view.show(turn.id, event)
                         if event.kind in ("call.waiting", "turn.waiting", "agent.call.waiting"):
                             await self._see_to(event, stop)
-                        if self.ended or (self.leave_waiting and event.kind == "turn.waiting"):
+                        self.left = await self._leaves(event)
+                        if self.ended or self.left:
                             break
-                outcome = await turn if self.ended or self.leave_waiting else await turn.wait()
+                outcome = await turn if self.ended or self.left else await turn.wait()
                 self.interrupted = self.interrupted or stop.is_set()
         finally:
             moving.cancel()
         assert outcome is not None
         self.view.end(outcome)
+        if self.left and self.leave == "waiting for people" and self.store is not None:
+            command = shown_command("recover", self.store)
+            echo(f"There is no terminal to decide at, so the turn is left; after the decision: {command}", err=True)
         return outcome
+
+    async def _leaves(self, event: TurnEvent) -> bool:
+        if event.kind != "turn.waiting" or self.leave == "never":
+            return False
+        if self.leave == "waiting":
+            return True
+        for wait in event.data.get("waits") or ():
+            if wait["what"] in INBOX and wait["call_id"] in await self._asking(wait["session"]):
+                return True
+        return False
+
+    async def _asking(self, session: str) -> set[str]:
+        """The calls of a session that wait for a person now: of those in an event, some may have been decided since."""
+        approvals = {request.call_id for request in await self.runtime.approvals(session)}
+        return approvals | {question.call_id for question in await self.runtime.questions(session)}
 
     async def _move(self) -> None:
         while True:

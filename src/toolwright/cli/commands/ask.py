@@ -16,10 +16,10 @@ from toolwright.cli.display.turn_views import JsonView, LinesView, ScreenView, T
 from toolwright.cli.exits import FAILED, INTERRUPTED, SUCCEEDED, UNFINISHED, BadInput, reported
 from toolwright.cli.input import options
 from toolwright.cli.input.apps import load_app_with_model
-from toolwright.cli.input.lines import Lines
+from toolwright.cli.input.lines import Lines, read_text
 from toolwright.cli.input.stores import named_store
 from toolwright.cli.run_calls import shown_command
-from toolwright.cli.run_turns import TurnDesk, opened_for_turns
+from toolwright.cli.run_turns import Leave, TurnDesk, opened_for_turns
 from toolwright.ids import uuid7
 from toolwright.tools.turn_protocols import Budget, TurnOutcome
 
@@ -37,10 +37,15 @@ def ask(
             "--id", metavar="ID", help="An id for the turn: with a store, asking again with it is the same turn."
         ),
     ] = None,
-    leave_waiting: Annotated[
-        bool,
-        typer.Option("--no-wait", help="Leave a turn that waits for something outside in the store, and end with 5."),
-    ] = False,
+    wait: Annotated[
+        bool | None,
+        typer.Option(
+            "--wait/--no-wait",
+            help="Wait with a turn that waits for something outside, or leave it in the store and end with 5. By "
+            "default it waits, but without a terminal not for a person.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the events as JSON lines.", callback=options.tell_errors_in_json)
     ] = False,
@@ -59,14 +64,15 @@ def ask(
     """Send a message to the model, run the tools that it calls, and print its answer as it comes.
 
     The answer goes to stdout; the calls, and how the turn ended, to stderr. On a terminal, approvals are asked for in
-    place. Ctrl-C cancels the turn.
+    place; without one, a turn that waits for a person is left in the store, and the command ends with 5. Ctrl-C cancels
+    the turn.
 
     With --db the turn is durable: killed anywhere, it continues by `toolwright recover`, by a worker, or with the next
     message of its session.
     """
     with reported(), ExitStack() as stack:
         set_up_log(verbose)
-        text = sys.stdin.read() if message == "-" else message
+        text = read_text() if message == "-" else as_text(message)
         used = options.with_policy(
             load_app_with_model(app, tools, model),
             timeout=timeout,
@@ -83,11 +89,12 @@ def ask(
             seconds=budget_seconds,
         )
         store = named_store(db)
-        if leave_waiting and store is None:
+        if wait is False and store is None:
             raise BadInput("--no-wait leaves a turn in its store, and there is none; name one with --db FILE")
         view = choose_view(stack, as_json)
-        lines = None if leave_waiting or not in_place(as_json) else Lines()
-        asking = _ask(used, text, budget, turn_id, store, session, view, lines, leave_waiting, events)
+        lines = None if wait is False or not in_place(as_json) else Lines()
+        leave: Leave = "never" if wait else "waiting" if wait is False else left_for_people(store)
+        asking = _ask(used, text, budget, turn_id, store, session, view, lines, leave, events)
         outcome, interrupted = asyncio.run(asking)
         if store is not None and not as_json and outcome.status != "waiting":
             say_how_to_continue(outcome.session, store)
@@ -106,6 +113,16 @@ def choose_view(stack: ExitStack, as_json: bool) -> TurnView:
 def in_place(as_json: bool) -> bool:
     """True when a person is at the terminal to decide about approvals."""
     return not as_json and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def left_for_people(store: str | None) -> Leave:
+    """Without a terminal nobody answers here: a turn that waits for a person is left to the next command."""
+    return "never" if store is None or sys.stdin.isatty() else "waiting for people"
+
+
+def as_text(word: str) -> str:
+    """A word of the command line as text in UTF-8; what is not UTF-8 in it is replaced."""
+    return word.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def new_session() -> str:
@@ -135,11 +152,11 @@ async def _ask(
     session: str | None,
     view: TurnView,
     lines: Lines | None,
-    leave_waiting: bool,
+    leave: Leave,
     events: Path | None,
 ) -> tuple[TurnOutcome, bool]:
     async with opened_for_turns(app, store, decided_here=lines is not None, events_file=events) as runtime:
         opened = runtime.session(session or new_session())
-        desk = TurnDesk(runtime, opened.id, view, store, lines, leave_waiting)
+        desk = TurnDesk(runtime, opened.id, view, store, lines, leave)
         outcome = await desk.follow(await opened.start_turn(text, budget=budget, id=turn_id))
         return outcome, desk.interrupted

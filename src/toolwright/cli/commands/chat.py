@@ -11,11 +11,11 @@ import typer
 from rich.text import Text
 
 from toolwright.app import App
-from toolwright.cli.commands.ask import choose_view, in_place, new_session, say_how_to_continue
+from toolwright.cli.commands.ask import choose_view, in_place, left_for_people, new_session, say_how_to_continue
 from toolwright.cli.display.output import Screen, set_up_log
 from toolwright.cli.display.styles import readable
 from toolwright.cli.display.turn_views import TurnView
-from toolwright.cli.exits import FAILED, SUCCEEDED, complain, reported
+from toolwright.cli.exits import FAILED, SUCCEEDED, UNFINISHED, complain, reported
 from toolwright.cli.input import options
 from toolwright.cli.input.apps import load_app_with_model
 from toolwright.cli.input.lines import Lines
@@ -55,7 +55,8 @@ def chat(
     Approvals are asked for in place. Ctrl-C cancels the turn that runs; at the prompt it ends the program, as Ctrl-D
     does. With --db the conversation is stored: --session continues it, with a turn that was cut off.
 
-    Without a terminal, the lines of stdin are the messages, and the command ends with 1 if one was not answered.
+    Without a terminal, the lines of stdin are the messages, and the command ends with 1 if one was not answered. A turn
+    that waits for a person is left in the store then, and the command ends with 5.
     """
     with reported(), ExitStack() as stack:
         set_up_log(verbose)
@@ -82,6 +83,8 @@ def chat(
         finally:
             if store is not None and talk.used and not as_json:
                 say_how_to_continue(id, store)
+        if talk.left:
+            raise typer.Exit(UNFINISHED)
         raise typer.Exit(SUCCEEDED if talk.all_answered or talk.in_place else FAILED)
 
 
@@ -99,15 +102,18 @@ class Talk:
         """True when a person is at the terminal."""
         self.used = False
         self.all_answered = True
+        self.left = False
+        """True when a turn was left waiting for a person."""
 
     async def run(self, app: App, events: Path | None) -> None:
         """Talk until there are no more messages."""
         lines = Lines()
         async with opened_for_turns(app, self._store, decided_here=self.in_place, events_file=events) as runtime:
             session = runtime.session(self._session)
-            desk = TurnDesk(runtime, session.id, self._view, self._store, lines if self.in_place else None)
+            decided_at, leave = lines if self.in_place else None, left_for_people(self._store)
+            desk = TurnDesk(runtime, session.id, self._view, self._store, decided_at, leave)
             await self._continue(runtime, session, desk)
-            while not desk.ended:
+            while not desk.ended and not self.left:
                 if self.in_place:
                     Screen().print(Text(_PROMPT, style="bold cyan"), end="")
                 message = await lines.next()
@@ -126,6 +132,7 @@ class Talk:
         self.used = True
         outcome = await desk.follow(turn)
         self.all_answered = self.all_answered and outcome.ok
+        self.left = desk.left
 
     async def _continue(self, runtime: Runtime, session: Session, desk: TurnDesk) -> None:
         """Show where the conversation is, and finish the turns that were cut off."""
@@ -141,3 +148,4 @@ class Talk:
                 asked = (await turn.info()).message
                 Screen().print(Text(readable(f"{_PROMPT}{asked}"), style="dim"), soft_wrap=True)
             self.all_answered = (await desk.follow(turn)).ok and self.all_answered
+            self.left = self.left or desk.left

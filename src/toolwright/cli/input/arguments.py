@@ -20,7 +20,10 @@ def read_arguments(words: Sequence[str], tool: Tool) -> dict[str, Any]:
         BadInput: the words are none of these.
     """
     if len(words) == 1 and words[0] == "-":
-        return read_object(sys.stdin.read(), "on stdin")
+        try:
+            return read_object(sys.stdin.buffer.read().decode(), "on stdin")
+        except UnicodeDecodeError as error:
+            raise BadInput(f"The arguments on stdin are not text in UTF-8 ({error}); encode them first") from None
     if len(words) == 1 and words[0].lstrip().startswith("{"):
         return read_object(words[0], "given")
     found: dict[str, Any] = {}

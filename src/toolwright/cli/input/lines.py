@@ -1,4 +1,4 @@
-"""Lines that a person or a program writes to stdin. Owns reading them while the event loop continues."""
+"""Text that a person or a program writes to stdin. Owns reading its lines while the event loop continues."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ import termios
 from contextlib import suppress
 
 _PIECE = 64 * 1024
+
+
+def read_text() -> str:
+    """All of stdin. What is not UTF-8 in it is replaced, as in each of the `Lines`."""
+    return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
 class Lines:
