@@ -36,6 +36,7 @@ async def serve_http(server: ToolServer, address: str, started: Callable[[str], 
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((host, port))
+            listening.listen(128)  # from now on, so that nobody who reads the address is refused
         except OSError as error:
             raise ToolwrightError(
                 f"The address {address!r} cannot be used ({error.strerror}); choose another port"

@@ -1,8 +1,8 @@
-"""Open questions of served calls, for the person behind a client. Owns approvals as forms of MCP (elicitation), and the
-meaning of the answers.
+"""Open questions of served calls, for the person behind a client. Owns approvals and questions of tools as forms of MCP
+(elicitation), and the meaning of the answers.
 
-A form that comes back is data of a stranger: an approval needs the plain truth value, and whatever else comes back
-decides nothing.
+A form that comes back is data of a stranger: an approval needs the plain truth value, an answer must fit the schema of
+its question, and whatever else comes back decides nothing.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from msgspec import Struct
 
 from toolwright import jsonx
 from toolwright.calls.suspend.approvals import Approval
+from toolwright.calls.suspend.questions import Question
 from toolwright.errors import KeyRefused, ToolwrightError
+from toolwright.mcp.server_forms import answer_in, form_of
 from toolwright.session.session import Session
+from toolwright.tools.outcome import ToolError
 
 LONGEST_SHOWN = 4_000
 """Characters of arguments that a form shows."""
@@ -30,7 +33,7 @@ _APPROVAL_FORM: dict[str, Any] = {
 }
 
 
-class OpenQuestion(Struct, frozen=True):
+class OpenQuestion(Struct, frozen=True, kw_only=True):
     """A question that a call waits for, as a form."""
 
     id: str
@@ -41,16 +44,21 @@ class OpenQuestion(Struct, frozen=True):
     """The schema of the form; None for a question that MCP has no form for."""
     what: str
     """What is waited for, in words."""
+    approval: bool
+    wrapped: bool = False
+    """True where the answer is the one field of the form."""
 
     @property
     def elicitation(self) -> dict[str, Any]:
-        """The request that shows the form, as `elicitation/create` has it."""
-        return {"mode": "form", "message": self.message, "requestedSchema": self.form}
+        """The request that shows the form, as `InputRequests` has it."""
+        params = {"mode": "form", "message": self.message, "requestedSchema": self.form}
+        return {"method": "elicitation/create", "params": params}
 
 
 async def open_questions(session: Session, scope: str) -> list[OpenQuestion]:
     """What the calls of a scope wait for that a person can answer."""
-    return [_approval(each) for each in await session.approvals() if each.scope == scope]
+    approvals = [_approval(each) for each in await session.approvals() if each.scope == scope]
+    return approvals + [_question(each) for each in await session.questions() if each.scope == scope]
 
 
 async def answer(session: Session, question: OpenQuestion, response: Mapping[str, Any], by: str) -> bool:
@@ -60,21 +68,32 @@ async def answer(session: Session, question: OpenQuestion, response: Mapping[str
         ToolwrightError: the answer does not fit the question.
     """
     action, content = response.get("action"), response.get("content")
-    given = content if isinstance(content, Mapping) else {}
-    reason = given.get("reason")
-    reason = reason if isinstance(reason, str) and reason.strip() else None
+    if action not in ("accept", "decline"):
+        return False
     try:
-        if action == "decline" or (action == "accept" and given.get(_APPROVE) is False):
-            await session.deny(question.key, reason=reason, by=by)
-        elif action == "accept" and given.get(_APPROVE) is True:
-            await session.approve(question.key, by=by)
-        elif action == "accept":
-            raise ToolwrightError("The form of an approval needs approve: true or false; fill it in")
+        if question.approval:
+            await _decide(session, question, action, content, by)
+        elif action == "decline":
+            await session.decline(question.key, by=by)
         else:
-            return False
+            await session.answer(question.key, answer_in(content, question.wrapped), by=by)
     except KeyRefused:  # It was decided elsewhere, or its call has ended: the call knows.
         return True
+    except ToolError as error:
+        raise ToolwrightError(str(error)) from error
     return True
+
+
+async def _decide(session: Session, question: OpenQuestion, action: str, content: object, by: str) -> None:
+    given = content if isinstance(content, Mapping) else {}
+    said = given.get("reason")
+    reason = said if isinstance(said, str) and said.strip() else None
+    if action == "decline" or given.get(_APPROVE) is False:
+        await session.deny(question.key, reason=reason, by=by)
+    elif given.get(_APPROVE) is True:
+        await session.approve(question.key, by=by)
+    else:
+        raise ToolwrightError("The form of an approval needs approve: true or false; fill it in")
 
 
 def _approval(approval: Approval) -> OpenQuestion:
@@ -88,6 +107,20 @@ def _approval(approval: Approval) -> OpenQuestion:
         message=f"May the tool {approval.tool!r} run with {shown}?{crash}{why}",
         form=_APPROVAL_FORM,
         what=f"the approval of a person (tool {approval.tool!r})",
+        approval=True,
+    )
+
+
+def _question(question: Question) -> OpenQuestion:
+    form = form_of(question.schema)
+    return OpenQuestion(
+        id=_id(question.key),
+        key=question.key,
+        message=question.message,
+        form=None if form is None else form[0],
+        what=f"the answer of a person to the question {question.name!r} (tool {question.tool!r})",
+        approval=False,
+        wrapped=form is not None and form[1],
     )
 
 

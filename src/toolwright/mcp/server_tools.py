@@ -24,7 +24,7 @@ class OfferedTools:
         self._automatic = automatic
         self._seen: Snapshot | None = None
         self._offered: dict[str, ToolDefinition] = {}
-        self._listings: dict[bool, list[dict[str, Any]]] = {}
+        self._listings: dict[str, list[dict[str, Any]]] = {}
 
     def find(self, runtime: Runtime, session: Session, name: str) -> ToolDefinition | None:
         """The definition of a tool that is offered under a name."""
@@ -35,17 +35,14 @@ class OfferedTools:
         offered = self._of(runtime, session)
         return nearest({known: session.tools.snapshot()[known] for known in offered}, name)
 
-    def listing(self, runtime: Runtime, session: Session, *, modern: bool) -> list[dict[str, Any]]:
-        """The tools as MCP lists them; `modern` for revision 2026-07-28, at which an output may have any schema."""
+    def listing(self, runtime: Runtime, session: Session, revision: str) -> list[dict[str, Any]]:
+        """The tools as MCP lists them at a revision."""
         offered = self._of(runtime, session)
-        found = self._listings.get(modern)
+        found = self._listings.get(revision)
         if found is None:
-            found = write_tools([offered[name] for name in sorted(offered)])
-            for listed in found:
-                tool = offered[listed["name"]]
-                if modern and tool.output_schema is not None:
-                    listed["outputSchema"] = tool.output_schema
-            self._listings[modern] = found
+            found = self._listings[revision] = write_tools(
+                [offered[name] for name in sorted(offered)], version=revision
+            )
         return found
 
     def _of(self, runtime: Runtime, session: Session) -> dict[str, ToolDefinition]:

@@ -4,7 +4,8 @@ its transports are the SDK's, and `serve` runs it over stdio or HTTP.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,15 @@ from toolwright.argument_checks import require_seconds
 from toolwright.calls.policy import Policy
 from toolwright.errors import ToolwrightError
 from toolwright.mcp.server_calls import ServedCalls
-from toolwright.mcp.server_request import ClientRequest, connection_of
+from toolwright.mcp.server_request import TASKS, ClientRequest, connection_of
 from toolwright.mcp.server_sessions import ChooseSession, ServedSessions
 from toolwright.mcp.server_tools import OfferedTools
+from toolwright.mcp.server_waiting import OutcomeWaits
+from toolwright.mcp.tasks import ServedTasks, TaskParams, UpdateTaskParams
 from toolwright.runtime.runtime import Runtime
 from toolwright.session.session import Session
 from toolwright.stores.contracts.store import Store
+from toolwright.tools.registry import ToolSource
 
 STATE_SECONDS = 7 * 86_400.0
 """Seconds in which a client may come back with the answer to a question (`requestState`)."""
@@ -47,6 +51,7 @@ def server(
     instructions: str | None = None,
     tools: Sequence[str] | None = None,
     automatic_tools: bool = False,
+    only_as_tasks: Sequence[str] = (),
     approvals: str = "client",
     wait: float = 50.0,
 ) -> ToolServer:
@@ -66,6 +71,8 @@ def server(
             another.
         automatic_tools: whether to offer also the tools that capabilities bring by themselves, such as those to wait
             for background runs.
+        only_as_tasks: names or patterns of background tools that are only run as tasks: a client without the extension
+            for tasks is refused. By default it waits for their results.
         approvals: "client" to let the person behind the client approve calls, where the client can show a form;
             "inbox" to leave that to the inbox alone.
         wait: seconds that a call waits for the answer of a person whom the client cannot ask. After that a call with an
@@ -80,10 +87,13 @@ def server(
     if isinstance(tools, str):
         raise ToolwrightError(f"tools={tools!r:.100} is one of them; give a list")
     offered = OfferedTools(only=tools, automatic=automatic_tools)
-    calls = ServedCalls(
-        sessions, offered, policy=policy, by_client=approvals == "client", wait=require_seconds("wait", wait)
+    by_client = approvals == "client"
+    tasks = ServedTasks(sessions, policy=policy, by_client=by_client, required=tuple(only_as_tasks))
+    waits = OutcomeWaits(by_client=by_client, seconds=require_seconds("wait", wait))
+    calls = ServedCalls(sessions, offered, tasks, waits, policy)
+    return ToolServer(
+        sessions, offered, calls, tasks, name=name, version=version, title=title, instructions=instructions
     )
-    return ToolServer(sessions, offered, calls, name=name, version=version, title=title, instructions=instructions)
 
 
 class ToolServer(Server[dict[str, Any]]):
@@ -94,6 +104,7 @@ class ToolServer(Server[dict[str, Any]]):
         sessions: ServedSessions,
         tools: OfferedTools,
         calls: ServedCalls,
+        tasks: ServedTasks,
         *,
         name: str,
         version: str,
@@ -102,9 +113,13 @@ class ToolServer(Server[dict[str, Any]]):
     ) -> None:
         self._sessions = sessions
         self._tools = tools
+        self._calls = calls
         self._bus = InMemorySubscriptionBus()
         self._connections: WeakSet[Connection] = WeakSet()
         self._state = _StateCodec()
+        self._users = 0
+        self._unsubscribe: Callable[[], None] = lambda: None
+        self._telling: asyncio.Task[None] | None = None
         super().__init__(
             name,
             version=version,
@@ -116,6 +131,10 @@ class ToolServer(Server[dict[str, Any]]):
             on_subscriptions_listen=ListenHandler(self._bus),
         )
         self.add_request_handler("tools/call", types.CallToolRequestParams, calls.call)
+        self.add_request_handler("tasks/get", TaskParams, tasks.get)
+        self.add_request_handler("tasks/update", UpdateTaskParams, tasks.update)
+        self.add_request_handler("tasks/cancel", TaskParams, tasks.cancel)
+        self.extensions[TASKS] = {}
         self.add_request_handler("logging/setLevel", types.SetLevelRequestParams, _set_log_level)
         self.add_notification_handler("notifications/initialized", types.NotificationParams, self._initialized)
         security = RequestStateSecurity(codec=self._state, ttl=STATE_SECONDS)
@@ -131,8 +150,13 @@ class ToolServer(Server[dict[str, Any]]):
         options = notification_options or NotificationOptions(tools_changed=True)
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 
-    async def tools_changed(self) -> None:
-        """Tell every client that the list of tools has changed."""
+    def _tell_changed(self) -> None:
+        """Tell the clients soon, once for all changes until then."""
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.ensure_future(self._send_changed())
+
+    async def _send_changed(self) -> None:
+        await asyncio.sleep(0)
         await self._bus.publish(ToolsListChanged())
         for connection in list(self._connections):
             await connection.send_tool_list_changed()
@@ -140,10 +164,21 @@ class ToolServer(Server[dict[str, Any]]):
     @asynccontextmanager
     async def _opened(self, _: Server[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
         runtime = await self._sessions.enter()
+        self._users += 1
+        if self._users == 1:
+            loop, session = asyncio.get_running_loop(), self._sessions.any_session
+            self._unsubscribe = _follow(
+                runtime.tools if session is None else session.tools,
+                lambda: loop.call_soon_threadsafe(self._tell_changed),
+            )
         try:
             self._state.use(runtime.derive_key("mcp request state"))
             yield {}
         finally:
+            self._users -= 1
+            if self._users == 0:
+                self._unsubscribe()
+                await self._calls.close()
             await self._sessions.leave()
 
     async def _list_tools(
@@ -151,7 +186,7 @@ class ToolServer(Server[dict[str, Any]]):
     ) -> types.ListToolsResult:
         request = ClientRequest(context)
         session = self._sessions.session_of(lambda: request.client)
-        listed = self._tools.listing(self._sessions.runtime, session, modern=request.modern)
+        listed = self._tools.listing(self._sessions.runtime, session, request.revision)
         return types.ListToolsResult.model_validate({"tools": listed})
 
     def _input_schema(self, name: str) -> dict[str, Any] | None:
@@ -162,6 +197,12 @@ class ToolServer(Server[dict[str, Any]]):
         self, context: ServerRequestContext[dict[str, Any]], params: types.NotificationParams
     ) -> None:
         self._connections.add(connection_of(context))
+
+
+def _follow(tools: ToolSource, changed: Callable[[], object]) -> Callable[[], None]:
+    """Call a function when the tools of a source change; return a function that ends this."""
+    on_change: Callable[[Callable[[], object]], Callable[[], None]] | None = getattr(tools, "on_change", None)
+    return (lambda: None) if on_change is None else on_change(changed)
 
 
 class _StateCodec:

@@ -1,0 +1,39 @@
+"""Results of served calls, and the decisions that clients send back. Owns both on the wire, and no waiting."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from toolwright.errors import ToolwrightError
+from toolwright.mcp.server_questions import OpenQuestion, answer
+from toolwright.mcp.server_request import ClientRequest
+from toolwright.session.session import Session
+from toolwright.tools.definition import ToolDefinition
+from toolwright.tools.outcome import ToolOutcome
+from toolwright.wire.mcp import write_result
+
+log = logging.getLogger("toolwright.mcp")
+
+
+def result_of(outcome: ToolOutcome, tool: ToolDefinition | None, revision: str) -> dict[str, Any]:
+    """The result of a call, as the revision of its client has it."""
+    return {**write_result(outcome, version=revision, tool=tool), "resultType": "complete"}
+
+
+def failed(text: str) -> dict[str, Any]:
+    """The result of a call that failed, with the reason for the model."""
+    return {"content": [{"type": "text", "text": text}], "isError": True, "resultType": "complete"}
+
+
+async def answered(
+    session: Session, question: OpenQuestion, response: Mapping[str, Any], request: ClientRequest
+) -> bool:
+    """Take the answer of a client; False where it decides nothing."""
+    client = request.client
+    try:
+        return await answer(session, question, response, by=f"mcp:{client.principal or client.name or 'client'}")
+    except ToolwrightError as error:
+        log.warning("The answer of a client was not usable: %s", error)
+        return False
