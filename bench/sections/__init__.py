@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from bench.report import Report
 from bench.sections import (
+    adapters,
     bash,
     batch,
     claims,
@@ -44,7 +45,8 @@ SECTIONS: dict[str, Section] = {
     "turns": turns.section,
     "turn-peers": turn_peers.section,
     "mcp-client": mcp_client.section,
+    "adapters": adapters.section,
 }
 
-PEER_SECTIONS = ("peers", "durable-peers", "turn-peers")
+PEER_SECTIONS = ("peers", "durable-peers", "turn-peers", "adapters")
 """Those that install other libraries."""
