@@ -15,7 +15,7 @@ from claude_agent_sdk import tool as claude_tool
 
 from tests.adapters.scripted_claude import ScriptedClaude
 from tests.support import fail_after
-from toolwright import Image, Policy, Rule, Runtime, ToolDefinitionError, ToolError, tool
+from toolwright import Image, Policy, Rule, Runtime, Success, ToolContext, ToolDefinitionError, ToolError, tool
 from toolwright.adapters.claude_agent import can_use_tool, sdk_server, tools_from
 
 PIXEL = "aGVsbG8="
@@ -153,6 +153,43 @@ async def test_an_approval_is_asked_for_by_can_use_tool(place, open_runtime, giv
     assert (text(results["tx"]), text(results["tz"]), text(results["ta"])) == ("paid x", "paid w", "3")
     assert await session.approvals() == []
     assert {each.decision.by for each in await runtime.decisions()} == {"claude-agent-sdk"}
+
+
+@pytest.mark.promise("ADP-05")
+async def test_a_person_who_allows_a_call_does_not_approve_another_one_with_the_same_input(open_runtime):
+    paid = []
+
+    @tool(approval="required")
+    async def pay(ctx: ToolContext, to: str) -> str:
+        paid.append(ctx.call_id)
+        return f"paid {to}"
+
+    async def allow(name: str, given: dict[str, Any], context: Any) -> Any:
+        return PermissionResultAllow()
+
+    session = (await open_runtime(pay)).session("s")
+    results = await play(session, ScriptedClaude([("t1", "pay", {"to": "x"})]), server={"wait": 0.0})
+    assert "waits for the approval" in text(results["t1"])
+    script = ScriptedClaude([("t2", "pay", {"to": "x"})], asks=True)
+    results = await play(session, script, can_use_tool=can_use_tool(session, allow))
+    assert text(results["t2"]) == "paid x"
+    assert paid == ["t2"]
+    assert [each.call_id for each in await session.approvals()] == ["t1"]
+
+
+@pytest.mark.promise("ADP-04")
+async def test_images_and_files_that_the_session_keeps_reach_claude_with_their_content(place, open_runtime):
+    @tool
+    async def report(ctx: ToolContext) -> Success:
+        picture = await ctx.attachments.put(b"hello", name="chart.png", media_type="image/png")
+        table = await ctx.attachments.put(b"a,b", name="table.csv", media_type="text/csv")
+        return Success({"rows": 1}, attachments=[picture, table])
+
+    session = (await open_runtime(place, report)).session("s")
+    results = await play(session, ScriptedClaude([("t1", "report", {})]))
+    _, image, file = results["t1"]["content"]
+    assert image == {"type": "image", "data": PIXEL, "mimeType": "image/png"}
+    assert file["resource"]["mimeType"] == "text/csv"
 
 
 @pytest.mark.promise("ADP-04")

@@ -135,7 +135,7 @@ async def _approve(
 ) -> None:
     """Approve the one call that a person has allowed, when it asks. One that ran before a crash does not."""
     from toolwright.events import CallEvent, CallWaiting
-    from toolwright.mcp.server_calls import SCOPE
+    from toolwright.mcp.server_calls import MADE_ID, SCOPE
     from toolwright.tools.names import wire_name
 
     try:
@@ -145,12 +145,16 @@ async def _approve(
                     return
                 if not isinstance(event, CallWaiting) or event.what != "approval":
                     continue
+                # Another call with the same arguments was not allowed. A client that gives no ids has ids made here.
+                if event.call_id != call_id and not event.call_id.startswith(MADE_ID):
+                    continue
                 for each in await session.approvals():
-                    same = tool in (each.tool, wire_name(each.tool)) and each.arguments == arguments
-                    if same and each.cause == "policy" and each.scope.startswith(SCOPE):
+                    if each.call_id != event.call_id or not each.scope.startswith(SCOPE) or each.cause != "policy":
+                        continue
+                    if tool in (each.tool, wire_name(each.tool)) and each.arguments == arguments:
                         with contextlib.suppress(KeyRefused):  # its call ended meanwhile
-                            await session.approve(each.key, by=BY)
-                        return
+                            if (await session.approve(each.key, by=BY)).first:
+                                return
     except TimeoutError:
         log.warning("A call of tool %r that was allowed did not come; its permission is void", tool)
     finally:

@@ -17,8 +17,12 @@ from toolwright.wire.mcp import write_result
 log = logging.getLogger("toolwright.mcp")
 
 
-def result_of(outcome: ToolOutcome, tool: ToolDefinition | None, revision: str) -> dict[str, Any]:
-    """The result of a call, as the revision of its client has it."""
+async def result_of(
+    session: Session, outcome: ToolOutcome, tool: ToolDefinition | None, revision: str
+) -> dict[str, Any]:
+    """The result of a call, as the revision of its client has it, with the content of attachments that the session has."""
+    if outcome.images or outcome.attachments:
+        (outcome,) = await session.attachments.fill_in([outcome])
     return {**write_result(outcome, version=revision, tool=tool), "resultType": "complete"}
 
 

@@ -44,6 +44,8 @@ TOOL_USE_ID = "claudecode/toolUseId"
 """The field in which Claude Code gives the id of a call, which is used as its key."""
 LONGEST_KEY = 256
 """Characters of a key."""
+MADE_ID = "call_"
+"""The start of the id of a call for which the client gives none."""
 SCOPE = "mcp:"
 """The start of the scope of a served call; its id follows, so that everything of the call is found by its scope."""
 
@@ -115,7 +117,7 @@ class ServedCalls:
             raise
         if isinstance(ended, ToolOutcome):
             self._flights.pop((session.id, flight.id), None)
-            return result_of(ended, tool, request.revision)
+            return await result_of(session, ended, tool, request.revision)
         self._keep(session, flight)
         return ended
 

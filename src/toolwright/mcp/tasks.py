@@ -169,7 +169,7 @@ class ServedTasks:
             said = outcome.text if failure is None else failure.message
             return {**task, "status": "failed", "error": {"code": types.INTERNAL_ERROR, "message": said}}
         tool = session.tools.get(run.tool)
-        result = result_of(outcome, None if tool is None else tool.definition, request.revision)
+        result = await result_of(session, outcome, None if tool is None else tool.definition, request.revision)
         return {**task, "status": "completed", "result": result}
 
 
