@@ -27,13 +27,14 @@ from toolwright.calls.active_call import ActiveCall
 from toolwright.calls.batch import Batch
 from toolwright.calls.redact import fingerprint_of, without_secrets
 from toolwright.errors import ServiceError, StoreError
-from toolwright.events import AnyEvent
+from toolwright.events import AnyEvent, CallFinished
 from toolwright.log_fields import log_fields
 from toolwright.session.core import SessionCore
 from toolwright.session.services.spilled_outputs import save_output
 from toolwright.stores.contracts.journal import CallKey, Ended
 from toolwright.stores.contracts.sessions import NewMessage
 from toolwright.stores.contracts.turns import TURN_SCOPE, Advance, TurnRecord, TurnStore
+from toolwright.stores.contracts.waits import WaitKey
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import (
     Item,
@@ -142,14 +143,18 @@ class TurnRun:
         setting: TurnSetting,
         events: TurnLog,
         above: TurnRun | None = None,
+        *,
+        was_left: bool = False,
     ) -> None:
         self.id = record.id
+        self._was_left = was_left  # by this process, while it waited
         self.above = above
         """The turn that this one is part of, as the turn of a sub-agent."""
         self._below: dict[
             str, TurnRun | Progress
         ] = {}  # the sub-agents of the calls that run, by the ids of their turns
         self._running_calls = 0
+        self._told_ends: set[str] = set()  # the calls that run whose ends are among the events
         self._summarised = -1  # the number of the model call after which a summary was asked for
         self._core = core
         self._record = record
@@ -162,12 +167,14 @@ class TurnRun:
         self._stored_answer = record.answer
         self._units: list[NewMessage] = []
         self._advances = 0
-        self.signalled = record.started_at != record.created_at
+        self.signalled = record.started_at != record.created_at or record.token > 1
         """True when there may be messages for it, or a request to stop, in the store."""
         self._used_ids: set[str] = set()
         self._pictures = False
         self._offered: tuple[ToolDefinition, ...] = ()
         self._offered_of: Snapshot | None = None
+        self._seen_tools: Snapshot | None = None
+        self._has_secret_arguments = False  # of one of these tools
         self._outcomes: list[ToolOutcome] = []
         self._resumed = record.token > 1
         self._begun = 0.0
@@ -269,7 +276,8 @@ class TurnRun:
         if self.batch is None and self._answer is None and self._progress.model_calls == 0 and not self._resumed:
             self._log.add("turn.started", {"turn": self.id})
         elif self.batch is not None or self._resumed:
-            self._log.add("turn.continued", {"turn": self.id, "taken_over": self.batch is None})
+            taken_over = self.batch is None and not self._was_left
+            self._log.add("turn.continued", {"turn": self.id, "taken_over": taken_over})
         if self._resumed and self._answer is not None and self.batch is None:
             await self._find_agents()
         conversation: Conversation | None = None
@@ -391,6 +399,11 @@ class TurnRun:
         if not answer.calls:
             return answer
         tools = self._core.all_tools()
+        if tools is not self._seen_tools:
+            self._seen_tools = tools
+            self._has_secret_arguments = any(tool.definition.secret is not None for tool in tools.values())
+        if not self._has_secret_arguments:
+            return answer
         calls = [without_secrets(call, tools.get(call.name) or find(tools, call.name)) for call in answer.calls]
         if all(map(operator.is_, calls, answer.calls)):
             return answer
@@ -650,7 +663,7 @@ class TurnRun:
         scope = self._scope
         push: Callable[[AnyEvent], None] | None = None
         if self._log.watched:
-            push = partial(_push_of_scope, self._log, scope)
+            push = partial(_push_of_scope, self._log, scope, self._told_ends)
             channel.tap(push)
         try:
             batch = self.batch
@@ -667,9 +680,10 @@ class TurnRun:
             # Before anything else is awaited: the wait may be over while the turn is being suspended.
             self.change = batch.next_change()
             return None
-        if push is None:
-            for outcome in outcomes:
-                self._log.add("call.finished", outcome)
+        # A call may also end between two looks at its batch, while the turn is suspended.
+        told = self._told_ends
+        self._log.add_all("call.finished", [one for one in outcomes if one.call_id not in told] if told else outcomes)
+        told.clear()
         return outcomes
 
     @property
@@ -696,7 +710,8 @@ class TurnRun:
             if self._stopped is not None:
                 return None
         # From here on a request to stop finds the batch, also while the answer is being written.
-        self.batch = batch = self._core.start_turn_batch(list(answer.calls), scope)
+        was_left, self._was_left = self._was_left, False
+        self.batch = batch = self._core.start_turn_batch(list(answer.calls), scope, was_left=was_left)
         if self._stopped is not None:
             batch.cancel(self._stopped[1])
         if not recorded and self._setting.durable:
@@ -738,6 +753,20 @@ class TurnRun:
             outcome = ToolOutcome(entry.intent.key.call_id, entry.intent.tool, "cancelled", reason=said)
             ended.append(Ended(entry.intent.key, outcome, None, self._clock.now(), waited=True))
         await journal.finish_all(ended)
+
+    def requests(self) -> list[WaitKey] | None:
+        """The requests for approval that a waiting turn waits for, if it can be left until one of them is decided; None
+        where its calls must stay in this process."""
+        if self.batch is None or self.above is not None or self._core.opened_by is not None or self._log.unwritten:
+            return None
+        return self.batch.requests()
+
+    def leave(self) -> None:
+        """Leave a turn that waits for these requests: the store has all of it."""
+        assert self.batch is not None
+        self.batch.leave()
+        self.batch = self.change = None
+        self._log.leave()
 
     async def still_waits(self) -> bool:
         """True while one of the calls that the turn waits for has a wait without a resolution."""
@@ -899,9 +928,11 @@ def _has_images(outcomes: Sequence[ToolOutcome]) -> bool:
     return any(outcome.images for outcome in outcomes)
 
 
-def _push_of_scope(log: TurnLog, scope: str, event: AnyEvent) -> None:
+def _push_of_scope(log: TurnLog, scope: str, ends: set[str], event: AnyEvent) -> None:
     if event.kind.startswith("call.") and getattr(event, "scope", None) == scope:
         log.push(event)
+        if isinstance(event, CallFinished):
+            ends.add(event.call_id)
 
 
 def _not_run(call_id: str, tool: str) -> ToolOutcome:
