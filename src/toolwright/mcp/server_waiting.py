@@ -71,7 +71,7 @@ class OutcomeWaits:
                 return outcome
             change = execution.change()
             try:
-                questions = await open_questions(session, execution.scope)
+                questions = await open_questions(session, execution.scope, execution.call_id)
                 if execution.done:
                     continue
                 if not questions:  # It sleeps, or waits for another program.

@@ -26,6 +26,7 @@ from toolwright.calls.policy import Policy
 from toolwright.errors import ToolwrightError
 from toolwright.mcp.server_calls import ServedCalls
 from toolwright.mcp.server_request import TASKS, ClientRequest, connection_of
+from toolwright.mcp.server_resources import Prompt, Resource, ServedResources
 from toolwright.mcp.server_sessions import ChooseSession, ServedSessions
 from toolwright.mcp.server_tools import OfferedTools
 from toolwright.mcp.server_waiting import OutcomeWaits
@@ -52,6 +53,9 @@ def server(
     tools: Sequence[str] | None = None,
     automatic_tools: bool = False,
     only_as_tasks: Sequence[str] = (),
+    prompts: Sequence[Prompt] = (),
+    resources: Sequence[Resource] = (),
+    files: bool = False,
     approvals: str = "client",
     wait: float = 50.0,
 ) -> ToolServer:
@@ -73,6 +77,9 @@ def server(
             for background runs.
         only_as_tasks: names or patterns of background tools that are only run as tasks: a client without the extension
             for tasks is refused. By default it waits for their results.
+        prompts: prompts that clients offer to their users.
+        resources: data that clients can read.
+        files: whether clients can read the files of their session, as resources at `session:///path`.
         approvals: "client" to let the person behind the client approve calls, where the client can show a form;
             "inbox" to leave that to the inbox alone.
         wait: seconds that a call waits for the answer of a person whom the client cannot ask. After that a call with an
@@ -91,9 +98,11 @@ def server(
     tasks = ServedTasks(sessions, policy=policy, by_client=by_client, required=tuple(only_as_tasks))
     waits = OutcomeWaits(by_client=by_client, seconds=require_seconds("wait", wait))
     calls = ServedCalls(sessions, offered, tasks, waits, policy)
-    return ToolServer(
+    made = ToolServer(
         sessions, offered, calls, tasks, name=name, version=version, title=title, instructions=instructions
     )
+    ServedResources(sessions, prompts=prompts, resources=resources, files=files).add_to(made)
+    return made
 
 
 class ToolServer(Server[dict[str, Any]]):
