@@ -17,7 +17,20 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.streamable_http import EventCallback, EventId, EventMessage, EventStore, StreamId
 from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 
-from toolwright import App, Arguments, Attachment, Image, Policy, Success, Tool, ToolContext, ToolError, mcp, tool
+from toolwright import (
+    App,
+    Arguments,
+    Attachment,
+    Image,
+    Policy,
+    Success,
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolRegistry,
+    mcp,
+    tool,
+)
 from toolwright.mcp.tool_server import ToolServer
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
@@ -83,6 +96,13 @@ async def test_tool_with_logging(ctx: ToolContext) -> str:
     for line in ("Tool execution started", "Tool processing data", "Tool execution completed"):
         await ctx.output("stdout", line)
         await asyncio.sleep(0.05)
+    return "Logged"
+
+
+@tool(readonly=True)
+async def test_logging_tool(ctx: ToolContext) -> str:
+    """Send a line to the log."""
+    await ctx.output("stdout", "A line")
     return "Logged"
 
 
@@ -218,11 +238,14 @@ async def _nothing(arguments: Arguments) -> str:
 SCHEMA_TOOLS = [
     Tool.from_schema(
         handler=_nothing,
+        readonly=True,
         name="json_schema_2020_12_tool",
         description="Tool with JSON Schema 2020-12 features",
         input_schema=SCHEMA_2020_12,
     ),
-    Tool.from_schema(handler=_nothing, name="test_x_mcp_header", description="Has a header", input_schema=HEADERS),
+    Tool.from_schema(
+        handler=_nothing, name="test_x_mcp_header", description="Has a header", input_schema=HEADERS, readonly=True
+    ),
 ]
 
 
@@ -330,7 +353,29 @@ async def test_streaming_elicitation(ctx: ToolContext) -> str:
     return f"Hello, {(await ctx.ask('user_name', 'What is your name?', NAME))['name']}!"
 
 
+@tool(readonly=True)
+def test_trigger_tool_change() -> str:
+    """Add a tool to the list, or remove it."""
+    if REGISTRY.unregister("test_added_tool") is None:
+        REGISTRY.register(test_added_tool)
+    return "Changed"
+
+
+@tool(readonly=True)
+def test_added_tool() -> str:
+    """Come and go."""
+    return "Here"
+
+
+@tool(readonly=True)
+def test_trigger_prompt_change() -> str:
+    """Change the list of prompts."""
+    return "Changed"
+
+
 PROTOCOL_TOOLS = [
+    test_trigger_tool_change,
+    test_trigger_prompt_change,
     test_sampling,
     test_input_required_result_sampling,
     test_input_required_result_list_roots,
@@ -349,6 +394,7 @@ TOOLS = [
     test_multiple_content_types,
     test_error_handling,
     test_tool_with_logging,
+    test_logging_tool,
     test_tool_with_progress,
     test_elicitation,
     test_elicitation_sep1034_defaults,
@@ -367,6 +413,9 @@ TOOLS = [
     test_tool_with_task,
     *PROTOCOL_TOOLS,
 ]
+
+
+REGISTRY = ToolRegistry(TOOLS)
 
 
 def sampling(text: str, tokens: int = 100) -> dict[str, Any]:
@@ -447,7 +496,7 @@ async def asking_the_client(context: ServerRequestContext[Any, Any], params: typ
 
 async def complete(context: ServerRequestContext[Any, Any], params: types.CompleteRequestParams) -> dict[str, Any]:
     """Complete nothing."""
-    return {"completion": {"values": [], "total": 0, "hasMore": False}}
+    return {"completion": {"values": [], "total": 0, "hasMore": False}, "resultType": "complete"}
 
 
 async def accept(context: ServerRequestContext[Any, Any], params: object) -> types.EmptyResult:
@@ -550,7 +599,7 @@ class KeptEvents(EventStore):
 def conformance_server() -> ToolServer:
     """The server that the suite asks."""
     warnings.simplefilter("ignore", MCPDeprecationWarning)
-    app = App(tools=TOOLS, policy=Policy(on_background_limit="queue"))
+    app = App(tools=REGISTRY, policy=Policy(on_background_limit="queue"))
     server = mcp.server(app, prompts=PROMPTS, resources=RESOURCES, only_as_tasks=["failing_job"])
     entry = server.get_request_handler("tools/call")
     prompts = server.get_request_handler("prompts/get")
@@ -559,6 +608,8 @@ def conformance_server() -> ToolServer:
 
     async def call(context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams) -> Any:
         answered = await asking_the_client(context, params)
+        if params.name == "test_trigger_prompt_change":
+            await server.tell_changed("prompts")
         return await entry.handler(context, params) if answered is None else answered
 
     async def prompt(context: ServerRequestContext[Any, Any], params: types.GetPromptRequestParams) -> Any:

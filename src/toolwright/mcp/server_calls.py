@@ -44,6 +44,8 @@ TOOL_USE_ID = "claudecode/toolUseId"
 """The field in which Claude Code gives the id of a call, which is used as its key."""
 LONGEST_KEY = 256
 """Characters of a key."""
+ABANDONED_SECONDS = 600.0
+"""Seconds after which a call without a key ends that waits for its client."""
 SCOPE = "mcp:"
 """The start of the scope of a served call; its id follows, so that everything of the call is found by its scope."""
 
@@ -106,6 +108,7 @@ class ServedCalls:
         if not isinstance(flight, Flight):
             return flight
         execution = flight.execution
+        flight.requests += 1
         try:
             async with self._reports.following(request, session, execution.scope, execution.call_id):
                 clock = self._sessions.runtime.clock
@@ -113,6 +116,8 @@ class ServedCalls:
         except BaseException as error:
             self._keep(session, flight, cancel=isinstance(error, asyncio.CancelledError) and request.was_cancelled)
             raise
+        finally:
+            flight.requests -= 1
         if isinstance(ended, ToolOutcome):
             self._flights.pop((session.id, flight.id), None)
             return result_of(ended, tool, request.revision)
@@ -166,6 +171,7 @@ class ServedCalls:
             self._flights.pop((session.id, flight.id), None)
             return
         self._flights[session.id, flight.id] = flight
+        flight.kept += 1
         watching = asyncio.ensure_future(self._forget(session.id, flight, cancel))
         self._watching.add(watching)
         watching.add_done_callback(self._watching.discard)
@@ -174,10 +180,25 @@ class ServedCalls:
         try:
             if cancel:
                 await flight.execution.cancel("the client cancelled the request")
+            elif not flight.keyed and await self._abandoned(flight):
+                await flight.execution.cancel("its client did not come back")
             await flight.execution.settled()
         finally:
             if self._flights.get((session, flight.id)) is flight:
                 del self._flights[session, flight.id]
+
+    async def _abandoned(self, flight: Flight) -> bool:
+        """True when the client of a call without a key has not come back for long: nobody else can, and a call that
+        waits may keep later calls of the session waiting."""
+        kept, clock = flight.kept, self._sessions.runtime.clock
+        settled = asyncio.ensure_future(flight.execution.settled())
+        late = asyncio.ensure_future(clock.sleep(ABANDONED_SECONDS))
+        try:
+            await asyncio.wait({settled, late}, return_when=asyncio.FIRST_COMPLETED)
+            return not settled.done() and flight.requests == 0 and flight.kept == kept
+        finally:
+            settled.cancel()
+            late.cancel()
 
 
 def key_of(meta: Mapping[str, Any]) -> str | None:

@@ -36,6 +36,10 @@ class Flight:
     tool: str
     arguments: Mapping[str, Any]
     execution: Execution
+    requests: int = 0
+    """How many requests wait for it now."""
+    kept: int = 0
+    """How often a request has ended without its outcome."""
     asking: bool = False
     """True while a client shows a form of the call."""
     dismissed: bool = False

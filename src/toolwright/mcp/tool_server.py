@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakSet
 
 import mcp_types as types
@@ -17,7 +17,14 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateBoundary, RequestStateSecurity
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ServerEvent,
+    ToolsListChanged,
+)
 
 import toolwright
 from toolwright.app import App
@@ -36,6 +43,11 @@ from toolwright.session.session import Session
 from toolwright.stores.contracts.store import Store
 from toolwright.tools.registry import ToolSource
 
+_CHANGES: dict[str, Callable[[], ServerEvent]] = {
+    "tools": ToolsListChanged,
+    "prompts": PromptsListChanged,
+    "resources": ResourcesListChanged,
+}
 STATE_SECONDS = 7 * 86_400.0
 """Seconds in which a client may come back with the answer to a question (`requestState`)."""
 
@@ -166,9 +178,13 @@ class ToolServer(Server[dict[str, Any]]):
 
     async def _send_changed(self) -> None:
         await asyncio.sleep(0)
-        await self._bus.publish(ToolsListChanged())
+        await self.tell_changed("tools")
+
+    async def tell_changed(self, what: Literal["tools", "prompts", "resources"]) -> None:
+        """Tell every client that a list has changed. Changes of the tools are told without this."""
+        await self._bus.publish(_CHANGES[what]())
         for connection in list(self._connections):
-            await connection.send_tool_list_changed()
+            await connection.notify(f"notifications/{what}/list_changed", None)
 
     @asynccontextmanager
     async def _opened(self, _: Server[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
