@@ -8,7 +8,7 @@ SESSION = """
     id policy tools
     ask start_turn turns turn
     run_batch start_batch call would cancel wait_for_idle batches cancel_waits revoke subscribe
-    waits approvals approve deny resolve questions answer decline
+    waits approvals approve deny resolve reject may_ask_about questions answer decline
     spawn track runs run schedule schedules scheduled on off triggers
     catalogue offered definitions
     files kv details secrets messages attachments resources
@@ -24,7 +24,7 @@ RUNTIME = """
     questions answer decline
     turns turn
     runs run schedules scheduled occur worker drain
-    capabilities prompt servers subscribe
+    capabilities prompt servers subscribe derive_key
 """
 
 

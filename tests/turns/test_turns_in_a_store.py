@@ -235,3 +235,42 @@ async def test_the_turn_of_a_sub_agent_is_not_pruned_before_the_turn_above_has_e
         ended = await (await runtime.turn(waiting.turn_id))
         assert (ended.status, ended.model_calls) == ("answered", 3)
         assert (await prune(file, later)).turns == 2
+
+
+@pytest.mark.promise("EFF-13")
+async def test_the_numbers_of_turns_continue_after_pruning(file, open_runtime):
+    runtime = await open_runtime(file, model=FunctionModel(lambda request: "Yes."))
+    session = runtime.session("s")
+    async with fail_after(10):
+        for _ in range(3):
+            await session.ask("Is it?")
+        assert (await prune(file, float("inf"))).turns == 3
+        assert await session.turns() == []
+        for _ in range(2):
+            await session.ask("And now?")
+        assert [turn.number for turn in await session.turns()] == [5, 4]
+        await prune(file, float("inf"))
+        await runtime.delete_session("s")
+        await runtime.session("s").ask("From the beginning?")
+        assert [turn.number for turn in await runtime.session("s").turns()] == [1]
+
+
+@pytest.mark.promise("TURN-03")
+async def test_recovery_names_the_turns_that_it_continues(file):
+    waiting = asyncio.Event()
+
+    async def never(request: Any) -> str:
+        waiting.set()
+        await asyncio.Event().wait()
+        return "No."
+
+    async with fail_after(10):
+        async with App(model=FunctionModel(never)).open(file) as runtime:
+            turn = await runtime.session("s").start_turn("Is it?")
+            await waiting.wait()
+        async with App(model=FunctionModel(lambda request: "Yes.")).open(file) as runtime:
+            (recovered,) = await runtime.recover()
+            assert (recovered.turn, recovered.session, recovered.action) == (turn.id, "s", "continued")
+            assert recovered.to_json()["turn"] == turn.id
+            assert (await (await runtime.turn(recovered.turn))).text == "Yes."
+            assert await runtime.recover() == []

@@ -21,7 +21,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from toolwright.clock import Clock
-from toolwright.mcp.client_input import InputAnswers
+from toolwright.mcp.client_input import CallInput, InputAnswers
 from toolwright.mcp.client_redaction import ServerSecrets
 from toolwright.mcp.client_result import bad_answer, read_error
 from toolwright.mcp.client_settings import ServerSettings
@@ -41,7 +41,7 @@ _PROGRESS_EVERY = 0.05
 """Seconds between two reports of progress that are passed on."""
 _LONGEST_LABEL = 500
 _RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
-_CURRENT: ContextVar[ToolContext[Any] | None] = ContextVar("toolwright_mcp_call", default=None)
+_CURRENT: ContextVar[CallInput | None] = ContextVar("toolwright_mcp_call", default=None)
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +54,7 @@ class LiveServer:
     clock: Clock
     list_again: Callable[[], Any]
     """Read the list of tools again, and wait for it."""
-    in_flight: list[ToolContext[Any]] = field(default_factory=list)
+    in_flight: list[CallInput] = field(default_factory=list)
     ended: str | None = None
     """Why the connection is no longer usable."""
 
@@ -63,7 +63,7 @@ class LiveServer:
         """Whether the protocol is that of 2026, where a server asks by its result."""
         return self.client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
-    def context_of_question(self) -> ToolContext[Any] | None:
+    def asking_call(self) -> CallInput | None:
         """The call that a question of the server belongs to; None if that cannot be known.
 
         Over HTTP the question comes in the context of the request; over stdio, only a call that is alone is known.
@@ -77,7 +77,7 @@ class LiveServer:
         self,
         tool: str,
         arguments: dict[str, Any],
-        ctx: ToolContext[Any],
+        call: CallInput,
         *,
         repeatable: bool,
         responses: dict[str, Any] | None = None,
@@ -89,23 +89,23 @@ class LiveServer:
             ToolError: the server answers with an error or rubbish, or is gone.
         """
         name = self.settings.name
-        marker = _CURRENT.set(ctx)
-        self.in_flight.append(ctx)
+        marker = _CURRENT.set(call)
+        self.in_flight.append(call)
         try:
-            return await self._request(tool, arguments, ctx, responses, state)
+            return await self._request(tool, arguments, call.ctx, responses, state)
         except MCPError as error:
             if error.code == HEADER_MISMATCH and self.modern:
                 # It was refused unseen: the server's schema of the tool is another than ours.
                 await self.list_again()
                 try:
-                    return await self._request(tool, arguments, ctx, responses, state)
+                    return await self._request(tool, arguments, call.ctx, responses, state)
                 except MCPError as second:
                     error = second
             raise read_error(error, name, tool, self.secrets.text, repeatable=repeatable, why=self.ended) from None
         except ValidationError as error:
             raise bad_answer(name, tool, error) from None
         finally:
-            self.in_flight.remove(ctx)
+            self.in_flight.remove(call)
             _CURRENT.reset(marker)
 
     async def _request(
@@ -163,7 +163,7 @@ async def call_in_rounds(
     live: Callable[[], Any],
     tool: str,
     arguments: dict[str, Any],
-    ctx: ToolContext[Any],
+    call: CallInput,
     answers: InputAnswers,
     *,
     repeatable: bool,
@@ -187,17 +187,17 @@ async def call_in_rounds(
             responses: dict[str, Any] | None = responses, state: str | None = state, kept: list[Any] = kept
         ) -> dict[str, Any]:
             server: LiveServer = await live()
-            result = await server.send(tool, arguments, ctx, repeatable=repeatable, responses=responses, state=state)
+            result = await server.send(tool, arguments, call, repeatable=repeatable, responses=responses, state=state)
             kept.append(result)
             return result.model_dump(by_alias=True, mode="json", exclude_unset=True)
 
-        told = await ctx.step(f"mcp-call-{number}", send, on_crash=on_crash)
+        told = await call.ctx.step(f"mcp-call-{number}", send, on_crash=on_crash)
         result = kept[0] if kept else _RESULT.validate_python(told)
         if isinstance(result, CallToolResult):
             return result
         state = result.request_state
         if result.input_requests:
-            responses = await answers.all(ctx, number, result.input_requests)
+            responses = await answers.all(call, result.input_requests)
         else:
             responses = None
             await asyncio.sleep(min(0.05 * 2**waits, 1.0))

@@ -94,7 +94,7 @@ def _success(
     attachments: list[Attachment],
     metadata: dict[str, Any] | None,
 ) -> Success:
-    return Success(value, images=images, attachments=attachments, metadata=metadata)
+    return Success(value, text=text, images=images, attachments=attachments, metadata=metadata)
 
 
 def _breaks_schema(tool: str, why: str) -> ToolError:

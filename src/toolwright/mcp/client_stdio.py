@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 
 import anyio
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
+from toolwright import jsonx
 from toolwright.log_fields import log_fields
 from toolwright.mcp.tool_names import clean_text
 
@@ -164,7 +165,20 @@ def _parsed(server: str, line: bytes) -> SessionMessage | None:
             len(line),
             extra=log_fields("mcp.not_a_message"),
         )
+        return _rubbish(line)
+
+
+def _rubbish(line: bytes) -> SessionMessage | None:
+    """The end of a request whose answer cannot be read; None for a line that names no request."""
+    try:
+        found = jsonx.decode(line)
+    except (ValueError, RecursionError):
         return None
+    id = found.get("id") if isinstance(found, dict) and "method" not in found else None
+    if not isinstance(id, (str, int)) or isinstance(id, bool):
+        return None
+    error = ErrorData(code=PARSE_ERROR, message="the answer cannot be read")
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=id, error=error))
 
 
 async def _write(

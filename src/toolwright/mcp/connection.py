@@ -25,7 +25,7 @@ from toolwright.errors import RegistryError, ToolDefinitionError, ToolwrightErro
 from toolwright.log_fields import log_fields
 from toolwright.mcp.client_calls import LiveServer, call_in_rounds
 from toolwright.mcp.client_http import http_transport
-from toolwright.mcp.client_input import InputAnswers
+from toolwright.mcp.client_input import CallInput, InputAnswers
 from toolwright.mcp.client_oauth import authorisation
 from toolwright.mcp.client_redaction import ServerSecrets
 from toolwright.mcp.client_result import not_connected, read_result
@@ -69,7 +69,7 @@ class Connection:
         self._settings = settings
         self._host = host
         self._secrets = ServerSecrets()
-        self._answers = InputAnswers(settings)
+        self._answers = InputAnswers(settings, self._secrets)
         self._task: asyncio.Task[None] | None = None
         self._tried = asyncio.Event()  # the first attempt succeeded or failed
         self._connected = asyncio.Event()
@@ -137,20 +137,21 @@ class Connection:
         async def live() -> LiveServer:
             return await self._usable(tool)
 
+        call = CallInput(ctx)
         try:
             if tool.in_rounds:
                 result = await call_in_rounds(
                     live,
                     tool.own_name,
                     arguments,
-                    ctx,
+                    call,
                     self._answers,
                     repeatable=tool.repeatable,
                     on_crash=tool.on_crash,
                 )
             else:
                 server = await live()
-                answer = await server.send(tool.own_name, arguments, ctx, repeatable=tool.repeatable)
+                answer = await server.send(tool.own_name, arguments, call, repeatable=tool.repeatable)
                 if not isinstance(answer, mcp_types.CallToolResult):
                     raise ToolError(
                         f"The MCP server {self._settings.name!r} asks for input, which the tool {tool.own_name!r} may "
@@ -387,29 +388,25 @@ class Connection:
         text = clean_text(self._secrets.text(data[: 4 * _LONGEST_LOG]), _LONGEST_LOG)
         level = _LEVELS.get(params.level, logging.ERROR)
         log.log(level, "MCP server %r: %s", self._settings.name, text, extra=log_fields("mcp.log"))
-        ctx = None if self._live is None else self._live.context_of_question()
-        if ctx is not None:
-            ctx.output("log", f"{text}\n")
+        call = None if self._live is None else self._live.asking_call()
+        if call is not None:
+            call.ctx.output("log", f"{text}\n")
 
     async def _elicit(self, context: ClientRequestContext, params: Any) -> Any:
-        ctx = self._asking("a question")
-        if isinstance(ctx, mcp_types.ErrorData):
-            return ctx
-        return await self._answers.elicit(ctx, str(context.request_id), params)
+        call = self._asking("an answer")
+        return call if isinstance(call, mcp_types.ErrorData) else await self._answers.elicit(call, params)
 
     async def _sample(self, context: ClientRequestContext, params: Any) -> Any:
-        ctx = self._asking("the model")
-        if isinstance(ctx, mcp_types.ErrorData):
-            return ctx
-        return await self._answers.sample(ctx, str(context.request_id), params)
+        call = self._asking("the model")
+        return call if isinstance(call, mcp_types.ErrorData) else await self._answers.sample(call, params)
 
     async def _roots(self, context: ClientRequestContext) -> Any:
         return self._answers.roots()
 
-    def _asking(self, what: str) -> ToolContext[Any] | mcp_types.ErrorData:
-        ctx = None if self._live is None else self._live.context_of_question()
-        if ctx is not None:
-            return ctx
+    def _asking(self, what: str) -> CallInput | mcp_types.ErrorData:
+        call = None if self._live is None else self._live.asking_call()
+        if call is not None:
+            return call
         log.warning(
             "The MCP server %r asks for %s while no call, or more than one, is on its way; it is refused, for it "
             "cannot be known which one asks. Give the server one_at_a_time=True",

@@ -17,7 +17,7 @@ from toolwright.app_options import (
     check_options,
     require_known,
 )
-from toolwright.argument_checks import require_count, require_seconds
+from toolwright.argument_checks import require_count, require_seconds, require_text
 from toolwright.background.handle import Run, find_run
 from toolwright.background.triggers import occur
 from toolwright.background.worker import Worker
@@ -43,7 +43,7 @@ from toolwright.schedules.schedules import ScheduleHandle, find_schedule, list_s
 from toolwright.session.archive.format import Exported, Imported
 from toolwright.session.open_sessions import require_session_id
 from toolwright.session.open_waits import Resolved
-from toolwright.session.recovery import Recovered, Unfinished, recover, unfinished
+from toolwright.session.recovery import Recovered, Unfinished, continued, recover, unfinished
 from toolwright.session.secrets.secrets import rotate
 from toolwright.session.session import Session
 from toolwright.session.tool_catalogue import Offer
@@ -51,6 +51,7 @@ from toolwright.stores.contracts.archives import SessionInfo
 from toolwright.stores.contracts.store import Store
 from toolwright.tools.capability import Capability
 from toolwright.tools.model import HoldsConnections
+from toolwright.tools.outcome import encodable
 from toolwright.tools.registry import Snapshot, ToolRegistry, ToolSource
 from toolwright.tools.remote_tools import RemoteStatus
 from toolwright.tools.turn_protocols import TurnClient, TurnInfo
@@ -200,7 +201,8 @@ class Runtime:
     async def recover(self, session: str | None = None, *, scope: str | None = None) -> list[Recovered]:
         """Finish the calls that a crash cut off, each by its tool's crash policy; return the action for each.
 
-        Turns that a crash cut off are continued, too: `session.wait_for_idle()` waits for them.
+        Turns that a crash cut off are continued, too, and are among what is returned, by their ids:
+        `session.wait_for_idle()` waits for them.
 
         Without a session and a scope, all of them. The same happens to a call when its batch is run again. It returns
         when every call has its outcome or waits for something outside; waiting calls continue in this process.
@@ -213,7 +215,7 @@ class Runtime:
             return []
         recovered = await recover(store.journal, parts.sessions, session, scope)
         if scope is None:
-            await self.recover_turns(session)
+            recovered += map(continued, await self.recover_turns(session))
         return recovered
 
     async def recover_turns(self, session: str | None = None) -> list[TurnClient]:
@@ -357,13 +359,19 @@ class Runtime:
 
     # --- turns
 
-    async def turns(self, session: str | None = None, *, active: bool = False, limit: int = 100) -> list[TurnInfo]:
-        """The turns of the store, or of one of its sessions, the newest first: all, or those not finished."""
+    async def turns(
+        self, session: str | None = None, *, active: bool = False, limit: int = 100, prefix: str = ""
+    ) -> list[TurnInfo]:
+        """The turns of the store, or of one of its sessions, the newest first: all, or those not finished.
+
+        With a `prefix`, only those whose id begins with it.
+        """
         turns = self._open_parts().turns
         if session is not None:
             require_session_id(session)
         require_count("limit", limit)
-        return await turns.list(session, active=active, limit=limit)
+        prefix = encodable(require_text("prefix", prefix))
+        return await turns.list(session, active=active, limit=limit, prefix=prefix)
 
     async def turn(self, id: str) -> TurnClient:
         """The handle of a turn of any session.

@@ -15,16 +15,18 @@ from toolwright.session.open_sessions import OpenSessions
 from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Entry, Intent, JournalStore
 from toolwright.stores.contracts.turns import TURN_SCOPE
 from toolwright.tools.outcome import Failure, ToolOutcome
+from toolwright.tools.turn_protocols import TurnClient
 
 
 class Recovered(NamedTuple):
-    """The action of recovery for one call, and the outcome it has now.
+    """The action of recovery for one call, and the outcome it has now; or a turn that continues.
 
     `action` is "rerun", "run" where it had not begun, "interrupted", "given_up" where it was running each time that its
     process died, "probed", "asked" where a person must decide, "waiting" where its completion, a connection or a
     person's approval is awaited, or "left" where its tool is not known, its arguments no longer fit, or its batch had a
     rule that is not known here. The outcome of a call that still waits is "pending": the call continues in this
-    process.
+    process. For a turn, `turn` is its id, `action` is "continued", and the fields of a call are empty;
+    `runtime.turn(id)` gives its handle.
     """
 
     session: str
@@ -33,6 +35,7 @@ class Recovered(NamedTuple):
     tool: str
     action: str
     outcome: ToolOutcome
+    turn: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The call and its outcome as plain data."""
@@ -111,6 +114,11 @@ async def recover(
             else:
                 done += await _finish(batch, session, scope)
     return done
+
+
+def continued(turn: TurnClient) -> Recovered:
+    """A turn that continues in this process."""
+    return Recovered(turn.session_id, "", "", "", "continued", ToolOutcome("", "", "pending"), turn.id)
 
 
 def _left(intent: Intent, error: PolicyError) -> Recovered:

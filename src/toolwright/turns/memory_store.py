@@ -1,7 +1,7 @@
 """Turns of a runtime without a file. Owns their queue and their state in this process.
 
-The history of a turn goes to the messages of its session in one write when the turn ends or waits: nothing here
-outlives the process, so that writing it earlier would only cost time.
+The message of a turn goes to the messages of its session when the turn begins, the rest of its history in one write
+when it ends or waits: nothing here outlives the process, so that writing it earlier would only cost time.
 """
 
 from __future__ import annotations
@@ -69,11 +69,18 @@ class MemoryTurnStore:
         )
         queue = self._queues.setdefault(new.session, [])
         queue.append(new.id)
-        return turn if len(queue) > 1 or new.anywhere else self._take(turn, new.at)
+        if len(queue) > 1 or new.anywhere:
+            return turn
+        try:
+            return await self._take(turn, new.at, quota)
+        except BaseException:
+            self._leave_queue(new.id, new.session)
+            del self._turns[new.id]
+            raise
 
     async def claim(self, session: str, at: float, quota: Quota) -> TurnRecord | None:
         queue = self._queues.get(session)
-        return self._take(self._turns[queue[0]], at) if queue else None
+        return await self._take(self._turns[queue[0]], at, quota) if queue else None
 
     async def release(self, id: str, token: int) -> bool:
         turn = self._turns.get(id)
@@ -91,11 +98,8 @@ class MemoryTurnStore:
     async def below(self, above: str) -> builtins.list[TurnRecord]:
         return [turn for turn in self._turns.values() if turn.above == above]
 
-    def _take(self, turn: TurnRecord, at: float) -> TurnRecord:
-        if turn.started_at is None:
-            message = NewMessage("user", turn.message, jsonx.encode({"turn": turn.id}))
-            self._unwritten.setdefault(turn.session, []).append([message])
-        taken = self._turns[turn.id] = replace(
+    async def _take(self, turn: TurnRecord, at: float, quota: Quota) -> TurnRecord:
+        self._turns[turn.id] = replace(
             turn,
             state="running",
             owner="memory",
@@ -103,7 +107,15 @@ class MemoryTurnStore:
             advances=0,
             started_at=at if turn.started_at is None else turn.started_at,
         )
-        return taken
+        if turn.started_at is None:
+            message = NewMessage("user", turn.message, jsonx.encode({"turn": turn.id}))
+            try:
+                # At once: a turn without room for its message does not begin.
+                await self._messages().append_messages(turn.session, [message], at, quota, None)
+            except BaseException:
+                self._turns[turn.id] = turn
+                raise
+        return self._turns[turn.id]
 
     async def history(self, session: str, after: int, limit: int) -> builtins.list[StoredMessage]:
         messages = self._messages()
@@ -154,11 +166,14 @@ class MemoryTurnStore:
                 await messages.append_messages(session, unit, at, quota, None)
             raise
 
-    def _end(self, id: str, session: str) -> None:
+    def _leave_queue(self, id: str, session: str) -> None:
         queue = self._queues[session]
         queue.remove(id)
         if not queue:
             del self._queues[session]
+
+    def _end(self, id: str, session: str) -> None:
+        self._leave_queue(id, session)
         self._steering.pop(id, None)
         self._ended.append(id)
         if len(self._ended) > MOST_ENDED:
@@ -203,11 +218,15 @@ class MemoryTurnStore:
     async def find(self, id: str) -> TurnRecord | None:
         return self._turns.get(id)
 
-    async def list(self, session: str | None, *, active: bool = False, limit: int = 100) -> builtins.list[TurnRecord]:
+    async def list(
+        self, session: str | None, *, active: bool = False, limit: int = 100, prefix: str = ""
+    ) -> builtins.list[TurnRecord]:
         found = [
             turn
             for turn in reversed(self._turns.values())
-            if (session is None or turn.session == session) and not (active and turn.ended_at is not None)
+            if (session is None or turn.session == session)
+            and not (active and turn.ended_at is not None)
+            and turn.id.startswith(prefix)
         ]
         return found[:limit]
 

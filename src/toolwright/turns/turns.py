@@ -838,9 +838,11 @@ class Turns:
         active = self._active.get(record.session)
         return Turn(self, record.id, record.session, None if active is None else active.get(id))
 
-    async def list(self, session: str | None, *, active: bool = False, limit: int = 100) -> builtins.list[TurnInfo]:
-        """Turns, the newest first."""
-        records = await self.store.list(session, active=active, limit=limit)
+    async def list(
+        self, session: str | None, *, active: bool = False, limit: int = 100, prefix: str = ""
+    ) -> builtins.list[TurnInfo]:
+        """Turns, the newest first; with a prefix, those whose id begins with it."""
+        records = await self.store.list(session, active=active, limit=limit, prefix=prefix)
         return [info_of(record, cut_off=cut_off) for record, cut_off in await self.with_cut_off(records)]
 
     async def with_cut_off(self, records: builtins.list[TurnRecord]) -> builtins.list[tuple[TurnRecord, bool]]:

@@ -6,6 +6,7 @@ Its tools write a line for each effect into `FOLDER/effects`. It is a program of
 import argparse
 import asyncio
 import base64
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ def tools(folder: Path) -> list[types.Tool]:
         types.Tool(name="progress", description="Reports progress.", input_schema=OBJECT),
         types.Tool(name="logs", description="Writes to the log.", input_schema=OBJECT),
         types.Tool(name="tell_change", description="Says that the list has changed.", input_schema=OBJECT),
+        types.Tool(name="ask", description="Asks a person.", input_schema=TEXT),
         types.Tool(name="wait", description="Never ends.", input_schema=OBJECT),
         types.Tool(name="die", description="Ends the server.", input_schema=TEXT),
         types.Tool(name="environment", description="Its variables.", input_schema=OBJECT),
@@ -76,7 +78,7 @@ def text(*said: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=one) for one in said])
 
 
-async def call(folder: Path, context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+async def call(folder: Path, context: Any, params: types.CallToolRequestParams) -> Any:
     given = params.arguments or {}
     match params.name:
         case "echo" | "new":
@@ -115,6 +117,8 @@ async def call(folder: Path, context: Any, params: types.CallToolRequestParams) 
             for part in range(1, 4):
                 await context.session.report_progress(part, 3, f"part {part}")
             return text("done")
+        case "ask":
+            return await ask(folder, context, params)
         case "logs":
             await context.session.send_log_message("info", "looking", related_request_id=context.request_id)
             return text("done")
@@ -136,11 +140,35 @@ async def call(folder: Path, context: Any, params: types.CallToolRequestParams) 
     raise ValueError(params.name)
 
 
+FORM: dict[str, Any] = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "seat": {"type": "string", "default": "window"}},
+    "required": ["name"],
+}
+
+
+async def ask(folder: Path, context: Any, params: types.CallToolRequestParams) -> Any:
+    """Ask which one: by the result in the newest revision, by a request before it."""
+    said = (params.arguments or {})["text"]
+    question = f"Which {said}?"
+    if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        if params.input_responses is None:
+            note(folder, "effects", f"asked {said}")
+            form = types.ElicitRequest(params=types.ElicitRequestFormParams(message=question, requested_schema=FORM))
+            return types.InputRequiredResult(input_requests={"which": form}, request_state=f"state {said}")
+        assert params.request_state == f"state {said}"
+        note(folder, "effects", f"answered {said}")
+        answer = params.input_responses["which"]
+    else:
+        answer = await context.session.elicit_form(question, FORM, related_request_id=context.request_id)
+    return text(json.dumps(answer.model_dump(by_alias=True, mode="json", exclude_none=True)))
+
+
 def make(folder: Path) -> Server[Any]:
     async def list_tools(context: Any, params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=tools(folder))
 
-    async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(context: Any, params: types.CallToolRequestParams) -> Any:
         return await call(folder, context, params)
 
     return Server(

@@ -2,9 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from toolwright.stores.contracts.journal import CallKey, Intent, Kept
+from toolwright.stores.contracts.sessions import Quota
+from toolwright.stores.contracts.turns import Advance, NewTurn
 from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
+from toolwright.stores.sqlite.sessions.turns import list_query
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing.sqlite_store import run_on_connection
 from toolwright.tools.outcome import ToolOutcome
@@ -89,3 +93,35 @@ async def test_no_verb_costs_more_when_much_is_open(tmp_path):
 
     assert {name: many[name] for name in many if many[name] > few[name] * 1.2 + 5} == {}
     assert min(few.values()) > 5  # they were counted at all
+
+
+async def test_a_list_of_turns_does_not_cost_more_when_there_are_many(tmp_path):
+    found = []
+    for count in (20, 400):
+        store = SqliteStore(tmp_path / f"{count}.db", sync="normal")
+        turns, wide = store.services.turns, Quota(10_000, 10**9)
+        for number in range(count):
+            id, session = f"turn_{number:04}", f"s{number}"
+            new = await turns.add(NewTurn(id=id, session=session, message=b"1", options=b"{}", at=float(number)), wide)
+            if number >= 5:
+                await turns.advance(
+                    Advance(id=id, token=new.token, number=1, state="answered", at=1.0, progress=b"{}"), wide
+                )
+        bounds = ("turn_0007", "turn_0008")
+        asked = {
+            "newest": (list_query(False, False, False), (None, 5)),
+            "unfinished": (list_query(False, True, False), (None, 5)),
+            "of a session": (list_query(True, False, False), ("s7", 5)),
+            "by prefix": (list_query(False, False, True), (None, 5, *bounds)),
+            "of a session by prefix": (list_query(True, False, True), ("s7", 5, *bounds)),
+        }
+        found.append({name: await steps(store, reading(store, *query)) for name, query in asked.items()})
+        await store.close()
+    few, many = found
+    assert {name: many[name] for name in many if many[name] > few[name] * 1.2 + 5} == {}
+    assert min(few.values()) > 20
+
+
+def reading(store: SqliteStore, query: str, values: tuple[Any, ...]) -> Callable[[], Awaitable[object]]:
+    """A query on the connection whose steps are counted: the store itself reads on another one."""
+    return lambda: run_on_connection(store, lambda connection: connection.execute(query, values).fetchall())

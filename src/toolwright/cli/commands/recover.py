@@ -94,7 +94,7 @@ async def _recover(
 ) -> tuple[list[Recovered], list[ContinuedTurn]]:
     async with opened(store, app) as runtime:
         turns = [] if scope is not None else await runtime.recover_turns(session)
-        done = await runtime.recover(session, scope=scope)
+        done = [one for one in await runtime.recover(session, scope=scope) if one.turn is None]
         return done, [(turn.id, await _end_of(turn)) for turn in turns]
 
 

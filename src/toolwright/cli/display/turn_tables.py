@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from rich import box
@@ -15,14 +16,15 @@ from toolwright.cli.display.output import instant
 from toolwright.cli.display.run_tables import short_ids, the_one
 from toolwright.cli.display.styles import Name, new_table, plain, readable, seconds, state_text
 from toolwright.cli.display.time_format import length, moment
+from toolwright.errors import TurnError
 from toolwright.runtime.runtime import Runtime
 from toolwright.stores.contracts.inspection import Named
 from toolwright.stores.contracts.turns import PREFIX
 from toolwright.tools.outcome import ToolOutcome
 from toolwright.tools.turn_protocols import TurnInfo
 
-_MOST = 100_000
-"""Turns that are searched for the beginning of an id."""
+_MOST = 100
+"""Turns that have the same beginning of an id, and are named for a choice."""
 _TIMES = ("created_at", "started_at", "ended_at")
 
 
@@ -32,11 +34,13 @@ async def find_turn(runtime: Runtime, word: str, session: str | None) -> str:
     Raises:
         BadInput: there is none, or more than one.
     """
-    turns = await runtime.turns(session, limit=_MOST)
-    same = [turn for turn in turns if word in (turn.id, turn.id.removeprefix(PREFIX))]
-    found = same or [
-        turn for turn in turns if word and turn.id.removeprefix(PREFIX).startswith(word.removeprefix(PREFIX))
-    ]
+    beginnings = (word, PREFIX + word) if word else ()
+    for each in beginnings:
+        with suppress(TurnError):
+            exact = await runtime.turn(each)
+            if session in (None, exact.session_id):
+                return exact.id
+    found = [turn for each in beginnings for turn in await runtime.turns(session, limit=_MOST, prefix=each)]
     return the_one("turn", [Named(turn.id, turn.session, turn.message) for turn in found], word, session)
 
 

@@ -209,6 +209,8 @@ class TurnStore(Protocol):
         """The turn of an id."""
         ...
 
-    async def list(self, session: str | None, *, active: bool = False, limit: int = 100) -> builtins.list[TurnRecord]:
-        """Turns, the newest first."""
+    async def list(
+        self, session: str | None, *, active: bool = False, limit: int = 100, prefix: str = ""
+    ) -> builtins.list[TurnRecord]:
+        """Turns, the newest first; with a prefix, those whose id begins with it."""
         ...

@@ -483,6 +483,15 @@ CREATE INDEX turns_below ON turns (above) WHERE above IS NOT NULL;
 -- The queue of each session, and what recovery looks at.
 CREATE INDEX unfinished_turns ON turns (session, number) WHERE ended_at IS NULL;
 
+-- The lists of all turns.
+CREATE INDEX turns_by_time ON turns (created_at, number);
+
+-- The last number of a turn of each session that had turns which were pruned: the next one is beyond it.
+CREATE TABLE turn_numbers (
+    session TEXT    PRIMARY KEY,
+    last    INTEGER NOT NULL
+) WITHOUT ROWID;
+
 -- The events of a turn, as they were written: one row for many events. `last` is the number of the last of them.
 CREATE TABLE turn_events (
     turn TEXT    NOT NULL,

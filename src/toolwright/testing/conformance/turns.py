@@ -177,6 +177,27 @@ async def turns_are_listed_with_the_newest_first(database: Database) -> None:
     assert await turns.list("s9") == []
 
 
+async def turns_are_found_by_the_beginning_of_their_id(database: Database) -> None:
+    turns = await open_turns(database)
+    for n, id in enumerate(("ab", "abc", "abd", "b", "a%", f"ab{ODD}")):
+        await turns.add(turn(id, f"s{n % 2}", at=100.0 + n), WIDE)
+    assert [each.id for each in await turns.list(None, prefix="ab")] == [f"ab{ODD}", "abd", "abc", "ab"]
+    assert [each.id for each in await turns.list("s0", prefix="ab")] == ["abd", "ab"]
+    assert [each.id for each in await turns.list(None, prefix="ab", limit=1)] == [f"ab{ODD}"]
+    assert [each.id for each in await turns.list(None, prefix="a%")] == ["a%"]
+    assert await turns.list(None, prefix="abcd") == []
+
+
+async def a_turn_without_room_for_its_message_is_not_queued(database: Database) -> None:
+    turns = await open_turns(database)
+    tight = Quota(1, 10_000)
+    record = await turns.add(turn("t1"), tight)
+    await turns.advance(ended(record), tight)
+    assert await refusal(turns.add(turn("t2"), tight)) == "quota"
+    assert [each.id for each in await turns.list("s1")] == ["t1"]
+    assert (await turns.add(turn("t2"), WIDE)).state == "running"
+
+
 # --- claims
 
 
@@ -411,6 +432,8 @@ TURNS = cases(
     a_turn_for_any_worker_is_ready_once_it_is_the_first,
     as_many_sessions_are_ready_as_are_asked_for,
     turns_are_listed_with_the_newest_first,
+    turns_are_found_by_the_beginning_of_their_id,
+    a_turn_without_room_for_its_message_is_not_queued,
     a_newer_claim_of_the_same_owner_is_the_only_one_that_may_write,
     a_turn_that_is_claimed_again_is_as_it_was_written,
     an_advance_writes_the_whole_state_of_a_turn,
@@ -431,16 +454,6 @@ TURNS = cases(
 
 
 # --- stores that have the events and the history of turns in the same database
-
-
-async def a_turn_without_room_for_its_message_is_not_queued(database: Database) -> None:
-    turns = await open_turns(database)
-    tight = Quota(1, 10_000)
-    record = await turns.add(turn("t1"), tight)
-    await turns.advance(ended(record), tight)
-    assert await refusal(turns.add(turn("t2"), tight)) == "quota"
-    assert [each.id for each in await turns.list("s1")] == ["t1"]
-    assert (await turns.add(turn("t2"), WIDE)).state == "running"
 
 
 async def an_advance_without_room_for_its_messages_writes_nothing(database: Database) -> None:
@@ -533,7 +546,6 @@ async def a_session_with_turns_only_is_listed(database: Database) -> None:
 
 
 STORED_TURNS = cases(
-    a_turn_without_room_for_its_message_is_not_queued,
     an_advance_without_room_for_its_messages_writes_nothing,
     events_are_read_in_chunks_and_after_a_number,
     events_that_are_written_again_are_there_once,

@@ -169,6 +169,11 @@ def prune_turns(
     old: list[Any] = connection.execute(query, (before, sessions, -1 if dry_run else CHUNK)).fetchall()
     counts["turns"] += len(old)
     if not dry_run:
+        connection.executemany(
+            "INSERT INTO turn_numbers SELECT session, number FROM turns WHERE id = ?"
+            " ON CONFLICT (session) DO UPDATE SET last = max(last, excluded.last)",
+            old,
+        )
         for table, column in (("turn_events", "turn"), ("turn_steering", "turn"), ("turns", "id")):
             connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", old)
     connection.execute("COMMIT")

@@ -32,6 +32,11 @@ from toolwright.stores.sqlite.sessions.messages import list_messages, put_messag
 
 _NAMES = TurnRecord.__struct_fields__
 _COLUMNS = ", ".join(_NAMES)
+_LAST_NUMBER = (
+    "SELECT max((SELECT coalesce(max(number), 0) FROM turns WHERE session = ?1),"
+    " coalesce((SELECT last FROM turn_numbers WHERE session = ?1), 0))"
+)
+_LAST_CHARACTER = "\U0010ffff"
 _HEAD = f"SELECT {_COLUMNS} FROM turns WHERE session = ? AND ended_at IS NULL ORDER BY number LIMIT 1"
 
 
@@ -54,7 +59,7 @@ class SqliteTurnStore:
                         "conflict",
                     )
                 return known
-            last = one(connection, "SELECT max(number) FROM turns WHERE session = ?", (new.session,)) or 0
+            last = one(connection, _LAST_NUMBER, (new.session,)) or 0
             turn = TurnRecord(
                 id=new.id,
                 session=new.session,
@@ -243,14 +248,23 @@ class SqliteTurnStore:
     async def find(self, id: str) -> TurnRecord | None:
         return await self._changes.read(lambda connection: _find(connection, id))
 
-    async def list(self, session: str | None, *, active: bool = False, limit: int = 100) -> builtins.list[TurnRecord]:
-        where = "session = ?1" if session is not None else "?1 IS NULL"
-        query = (
-            f"SELECT {_COLUMNS} FROM turns WHERE {where} {'AND ended_at IS NULL' if active else ''}"
-            " ORDER BY created_at DESC, number DESC LIMIT ?2"
-        )
-        rows = await self._changes.read(lambda connection: connection.execute(query, (session, limit)).fetchall())
+    async def list(
+        self, session: str | None, *, active: bool = False, limit: int = 100, prefix: str = ""
+    ) -> builtins.list[TurnRecord]:
+        query = list_query(session is not None, active, bool(prefix))
+        values = (session, limit, prefix, prefix + _LAST_CHARACTER)[: 4 if prefix else 2]
+        rows = await self._changes.read(lambda connection: connection.execute(query, values).fetchall())
         return [_known(row) for row in rows]
+
+
+def list_query(of_session: bool, active: bool, by_prefix: bool) -> str:
+    """The query of a list of turns: the session, the limit, and the bounds of the ids are its values."""
+    where = "session = ?1" if of_session else "?1 IS NULL"
+    where += " AND ended_at IS NULL" if active else ""
+    where += " AND id >= ?3 AND id < ?4" if by_prefix else ""
+    # Few ids have the same beginning, and few turns are unfinished: these are found, and then sorted.
+    order = "+created_at" if by_prefix or active else "created_at"
+    return f"SELECT {_COLUMNS} FROM turns WHERE {where} ORDER BY {order} DESC, number DESC LIMIT ?2"
 
 
 def _find(connection: apsw.Connection, id: str) -> TurnRecord | None:
