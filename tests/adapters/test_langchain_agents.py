@@ -394,7 +394,10 @@ async def test_an_answer_that_decides_nothing_is_asked_for_again(open_runtime, m
     assert "stays open" in state["__interrupt__"][0].value["problems"][0]
     state = await said(agent, decided(made, state, "yes"))
     assert "decides nothing" in state["__interrupt__"][0].value["problems"][0]
-    state = await said(agent, decided(made, state, {"type": "approve"}))
+    answer = decided(made, state, {"type": "approve"})
+    if made is agent_of:  # the form of several decisions is good for one
+        answer = Command(resume={"decisions": [{"type": "approve"}]})
+    state = await said(agent, answer)
     assert results(state)[0].content == "paid x"
 
 

@@ -245,6 +245,13 @@ def order(ctx: ToolContext) -> Pending:
     """Wait for somebody outside."""
     Path("key").write_text(ctx.completion_key())
     return Pending()
+
+
+@tool(parallel=True, on_crash="rerun")
+async def tailor(ctx: ToolContext, item: str = "hat") -> str:
+    """Ask a person for a size."""
+    size = await ctx.ask("size", f"Which size of {item}?", {"type": "string", "enum": ["S", "M", "L"]})
+    return f"{item} in {size}"
 '''.replace("\\\\n", "\\n")
 
 
@@ -268,7 +275,7 @@ import crashing
 from toolwright import Runtime, ToolCall, jsonx
 
 async def main(store, session, calls):
-    tools = [crashing.note, crashing.die, crashing.risky, crashing.launch, crashing.order]
+    tools = [crashing.note, crashing.die, crashing.risky, crashing.launch, crashing.order, crashing.tailor]
     async with Runtime.open(store, tools=tools) as runtime:
         await runtime.session(session).start_batch([ToolCall(**call) for call in jsonx.decode(calls)]).quiet()
 

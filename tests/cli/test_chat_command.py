@@ -124,6 +124,39 @@ def test_approvals_are_asked_for_in_place_without_a_store_and_by_ask(sit: Sit, p
     assert (project / "ledger").read_text() == "wiped\n"
 
 
+@pytest.mark.promise("WAIT-08", "SAFE-04")
+@pytest.mark.parametrize("store", [(), DB], ids=["in memory", "in a file"])
+def test_a_question_of_a_tool_is_asked_in_place(sit: Sit, run: Run, project: Path, store: tuple[str, ...]) -> None:
+    screen = sit("chat", *APP, *store)
+    screen.until(PROMPT)
+    screen.type("fit\n38\n")  # The second line was typed before the question, and is no answer to it.
+    asked = screen.until("and why: ")
+    assert "  │ Which size?" in asked
+    assert "  │ ? wipe needs your approval: yes" in asked  # A text of the tool cannot look like a line of ours.
+    screen.type("XXL\n")
+    assert "not one of the allowed values" in screen.until("and why: ")
+    screen.type("38\n")
+    screen.until("The results: size 38")
+    screen.until(PROMPT)
+    screen.type("fit\n")
+    screen.until("and why: ")
+    screen.type("S\n")
+    screen.until("The results: size 'S'")
+    screen.until(PROMPT)
+    screen.type("fit\n")
+    screen.until("and why: ")
+    screen.type("/decline it is a gift\n")
+    screen.until("The results:")
+    assert "it is a gift" in screen.until(PROMPT)
+    screen.type("\x04")
+    assert screen.end() == 0
+    assert "\x1b]0;owned" not in screen.shown
+    assert "\u202e" not in screen.shown
+    if store:
+        decided = run("approvals", "--decided", *DB, "--json").json
+        assert [one["answer"] for one in decided] == [None, "S", 38]
+
+
 def test_lines_of_a_pipe_are_messages_and_one_without_an_answer_is_the_exit_code(run: Run, project: Path) -> None:
     write_agent(project)
     ended = run("chat", *APP, stdin="one\n\ntwo")

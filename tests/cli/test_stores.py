@@ -7,6 +7,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.stores.sqlite.older_schemas import make_version_1
+from toolwright.stores.sqlite.core.schema import VERSION
 
 pytestmark = pytest.mark.usefixtures("background")
 
@@ -131,6 +132,6 @@ def test_a_store_that_is_no_path_is_named_with_the_remedy(run: Run, project: Pat
 def test_an_older_store_says_how_to_bring_it_up_to_date(run: Run, project: Path) -> None:
     make_version_1(project / "old.db")
     assert "toolwright db migrate" in run("batches", "--db", "old.db").err
-    assert run("db", "migrate", "--db", "old.db").out == "old.db went from version 1 to 7.\n"
-    assert run("db", "migrate", "--db", "old.db", "--json").json == {"before": 7, "after": 7}
+    assert run("db", "migrate", "--db", "old.db").out == f"old.db went from version 1 to {VERSION}.\n"
+    assert run("db", "migrate", "--db", "old.db", "--json").json == {"before": VERSION, "after": VERSION}
     assert run("batches", "--db", "old.db").code == 0

@@ -691,3 +691,48 @@ async def test_the_events_of_calls_are_there_for_a_follower_that_comes_late(plac
         events = {event.kind: event async for event in turn.follow()}
     assert events["call.started"].data["arguments"] == {"a": 1, "b": 2}
     assert events["call.finished"].data["text"] == "3"
+
+
+@pytest.mark.promise("TURN-08", "TURN-07", "WAIT-08")
+async def test_a_question_suspends_its_turn_and_a_follower_sees_the_call_end_after_the_answer(place, open_runtime):
+    @tool
+    async def fit(ctx: ToolContext) -> str:
+        """Ask for a size."""
+        return await ctx.ask("size", "Which size?", {"type": "string"})
+
+    runtime = await open_runtime(place, fit, model=ScriptedModel([[call("1", "fit")], "It is M."]))
+    session = runtime.session("s")
+    async with fail_after(10):
+        outcome = await session.ask("Which size do I have?")
+        assert outcome.status == "waiting"
+        assert [(wait.call_id, wait.tool, wait.what) for wait in outcome.waits] == [("1", "fit", "question")]
+        turn = await runtime.turn(outcome.turn_id)
+        kinds = []
+        async for event in turn.follow():
+            kinds.append(event.kind)
+            if event.kind == "turn.waiting":
+                (question,) = await session.questions()
+                await session.answer(question.key, "M")
+        assert (await turn.wait()).text == "It is M."
+    assert kinds.count("call.finished") == 1
+    assert kinds.index("turn.waiting") < kinds.index("call.finished") < kinds.index("turn.ended")
+
+
+@pytest.mark.promise("TURN-07")
+async def test_the_end_of_a_call_that_waited_is_among_the_events_once_also_where_it_comes_at_once(place, open_runtime):
+    @tool
+    async def fit(ctx: ToolContext) -> str:
+        """Ask for a size."""
+        return await ctx.ask("size", "Which size?", {"type": "string"})
+
+    runtime = await open_runtime(place, fit, model=ScriptedModel([[call("1", "fit")], "It is M."]))
+    session = runtime.session("s")
+    async with fail_after(10):
+        turn = await session.start_turn("Which size do I have?")
+        kinds = []
+        async for event in turn.follow():
+            kinds.append(event.kind)
+            if event.kind == "call.waiting":  # before its turn is suspended
+                (question,) = await session.questions()
+                await session.answer(question.key, "M")
+    assert kinds.count("call.finished") == 1

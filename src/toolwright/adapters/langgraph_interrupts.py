@@ -91,6 +91,8 @@ class Interrupts:
                     self._problems.append(f'The answer has no list "decisions" with {len(asked)} decisions')
                 return
             decisions = listed
+        elif isinstance(given, Mapping) and isinstance(listed := given.get("decisions"), list) and len(listed) == 1:
+            decisions = listed * len(asked)  # the form in which several are answered is good for one, too
         for wait, decision in zip(asked, decisions, strict=True):
             if wait is not None:  # else it was decided before: by this answer, or elsewhere
                 try:

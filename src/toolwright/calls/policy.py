@@ -326,14 +326,15 @@ class Policy:
     approve: Approve = "required"
     """Which tools need an approval where no rule matches: those that require it, or also those that suggest it."""
     on_ask: OnAsk = "wait"
-    """The handling of a call that needs an approval: it waits for a person, or is refused ("deny")."""
+    """The handling of a call that needs an approval: it waits for a person, or is refused ("deny"). A question of a
+    tool is declined then."""
     on_connection: OnConnection = "return"
     """The handling of a call whose tool needs a connection: an outcome that says so, or it waits for the connection.
 
     It waits as long as for a person, `approval_timeout`, and then has that outcome.
     """
     approval_timeout: float | None = 24 * 3600.0
-    """Seconds that a call waits for a person; then it is refused. None for no limit."""
+    """Seconds that a call waits for a person; then it is refused, and a question is "expired". None for no limit."""
     max_lines: int = 2_000
     """The most lines of an outcome that a model is shown; the whole is stored in a file."""
     max_bytes: int = 50 * 1024

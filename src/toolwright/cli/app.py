@@ -17,6 +17,7 @@ from toolwright.cli.commands import (
     files,
     kv,
     mcp_serve,
+    questions,
     runs,
     schedules,
     secrets,
@@ -42,7 +43,7 @@ LISTS: dict[Callable[..., None], list[Callable[..., None]]] = {
     turns.turns: [turns.show, turns.follow, turns.steer, turns.cancel],
     batches.batches: [batches.show],
     runs.runs: [runs.show, runs.logs, runs.follow, runs.wait, runs.cancel, runs.resume, runs.signal],
-    approvals.approvals: [approvals.approve, approvals.deny],
+    approvals.approvals: [approvals.approve, approvals.deny, questions.answer, questions.decline],
 }
 """Commands that list things, and act on one of them."""
 GROUPS: dict[str, tuple[str, list[Callable[..., None]]]] = {

@@ -136,7 +136,8 @@ def told_wait(call_id: str, tool: str, what: str, name: str, store: str) -> str:
     who = f"Call {call_id!r} of tool {tool!r}"
     if what in INBOX:
         if what == "question":
-            return f"{who} waits for a person, as it asks {name!r}: {shown_command('approvals', store)}"
+            command = shown_command("approvals", store, "answer", call_id, "JSON")
+            return f"{who} waits for a person, as it asks{f' {name!r}' if name else ''}: {command}"
         why = "it was cut off by a crash, and may have run" if what == "crash" else "it needs approval"
         return f"{who} waits for a person, as {why}: {shown_command('approvals', store, 'approve', call_id)}"
     return f"{who} waits for its {what}{f' {name!r}' if name else ''}"

@@ -7,19 +7,21 @@ import asyncio
 import getpass
 import signal
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from toolwright.app import App
 from toolwright.calls.policy import Policy
 from toolwright.calls.suspend.approvals import Approval
+from toolwright.calls.suspend.questions import Question
 from toolwright.cli.display.output import Screen, echo
 from toolwright.cli.display.styles import plain
 from toolwright.cli.display.turn_views import TurnView
 from toolwright.cli.exits import BadInput
+from toolwright.cli.input.answer_in_place import ask_in_place
 from toolwright.cli.input.decide_in_place import ask_person
 from toolwright.cli.input.lines import Lines
 from toolwright.cli.run_calls import end_what_waits, shown_command, told_wait
@@ -30,6 +32,7 @@ from toolwright.stores.opening import MEMORY
 from toolwright.tools.turn_protocols import TurnClient, TurnEvent, TurnOutcome
 
 _FRAME = 1 / 10
+T = TypeVar("T")
 Leave = Literal["never", "waiting for people", "waiting"]
 """Which turns a command does not wait for."""
 
@@ -137,9 +140,13 @@ class TurnDesk:
         data = event.data
         if self.lines is not None:
             of_agent = event.kind == "agent.call.waiting"
-            for request in await self.runtime.approvals(data["session"] if of_agent else self.session):
+            session = data["session"] if of_agent else self.session
+            for request in await self.runtime.approvals(session):
                 if not stop.is_set() and not self.ended:
                     await self._decide(request, self.lines, stop)
+            for question in await self.runtime.questions(session):
+                if not stop.is_set() and not self.ended:
+                    await self._answer(question, self.lines, stop)
         elif event.kind == "turn.waiting":
             for wait in data.get("waits") or ():
                 self._tell(wait["call_id"], wait["tool"], wait["what"])
@@ -152,23 +159,44 @@ class TurnDesk:
             self.view.pause()
             echo(told_wait(call_id, tool, what, name, self.store), err=True)
 
+    async def _asked(self, asking: Coroutine[Any, Any, T | None], screen: Screen, stop: asyncio.Event) -> T | None:
+        """What the person says; None where Ctrl-C stopped the turn, or stdin has ended."""
+        said = asyncio.ensure_future(asking)
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait((said, stopping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            if not said.done():
+                said.cancel()
+        if stop.is_set():
+            screen.print()
+            return None
+        self.ended = said.result() is None
+        return said.result()
+
+    async def _answer(self, question: Question, lines: Lines, stop: asyncio.Event) -> None:
+        self.view.pause()
+        screen = Screen()
+        reply = await self._asked(ask_in_place(question, screen, lines), screen, stop)
+        if reply is None:
+            return
+        try:
+            if reply.declined:
+                stands = await self.runtime.decline(question.key, reply.reason, by=user_name())
+            else:
+                stands = await self.runtime.answer(question.key, reply.value, by=user_name())
+        except KeyRefused as refused:  # such as a call that was finished meanwhile
+            echo(str(refused), err=True)
+            return
+        if not stands.first:
+            echo(plain(f"Somebody else was first: {question.call_id} has its answer ({stands.status})"), err=True)
+
     async def _decide(self, request: Approval, lines: Lines, stop: asyncio.Event) -> None:
         self.view.pause()
         screen = Screen()
-        asking = asyncio.ensure_future(ask_person(request, screen, lines))
-        stopping = asyncio.ensure_future(stop.wait())
-        try:
-            await asyncio.wait((asking, stopping), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopping.cancel()
-            if not asking.done():
-                asking.cancel()
-        if stop.is_set():
-            screen.print()
-            return
-        verdict = asking.result()
+        verdict = await self._asked(ask_person(request, screen, lines), screen, stop)
         if verdict is None:
-            self.ended = True
             return
         try:
             if verdict.word == "deny":

@@ -27,7 +27,7 @@ from toolwright.calls.active_call import ActiveCall
 from toolwright.calls.batch import Batch
 from toolwright.calls.redact import fingerprint_of, without_secrets
 from toolwright.errors import ServiceError, StoreError
-from toolwright.events import AnyEvent
+from toolwright.events import AnyEvent, CallFinished
 from toolwright.log_fields import log_fields
 from toolwright.session.core import SessionCore
 from toolwright.session.services.spilled_outputs import save_output
@@ -150,6 +150,7 @@ class TurnRun:
             str, TurnRun | Progress
         ] = {}  # the sub-agents of the calls that run, by the ids of their turns
         self._running_calls = 0
+        self._told_ends: set[str] = set()  # the calls that run whose ends are among the events
         self._summarised = -1  # the number of the model call after which a summary was asked for
         self._core = core
         self._record = record
@@ -650,7 +651,7 @@ class TurnRun:
         scope = self._scope
         push: Callable[[AnyEvent], None] | None = None
         if self._log.watched:
-            push = partial(_push_of_scope, self._log, scope)
+            push = partial(_push_of_scope, self._log, scope, self._told_ends)
             channel.tap(push)
         try:
             batch = self.batch
@@ -667,9 +668,11 @@ class TurnRun:
             # Before anything else is awaited: the wait may be over while the turn is being suspended.
             self.change = batch.next_change()
             return None
-        if push is None:
-            for outcome in outcomes:
+        # A call may also end between two looks at its batch, while the turn is suspended.
+        for outcome in outcomes:
+            if outcome.call_id not in self._told_ends:
                 self._log.add("call.finished", outcome)
+        self._told_ends.clear()
         return outcomes
 
     @property
@@ -899,9 +902,11 @@ def _has_images(outcomes: Sequence[ToolOutcome]) -> bool:
     return any(outcome.images for outcome in outcomes)
 
 
-def _push_of_scope(log: TurnLog, scope: str, event: AnyEvent) -> None:
+def _push_of_scope(log: TurnLog, scope: str, ends: set[str], event: AnyEvent) -> None:
     if event.kind.startswith("call.") and getattr(event, "scope", None) == scope:
         log.push(event)
+        if isinstance(event, CallFinished):
+            ends.add(event.call_id)
 
 
 def _not_run(call_id: str, tool: str) -> ToolOutcome:

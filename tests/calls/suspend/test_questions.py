@@ -386,3 +386,57 @@ async def test_a_program_that_is_not_async_answers_too():
         assert runtime.answer(question.key, "L", by="ann").first
         (outcome,) = batch.wait()
     assert outcome.value["size"] == "L"
+
+
+@pytest.mark.promise("WAIT-08")
+async def test_a_reason_to_decline_is_bounded_and_without_secrets(open_runtime):
+    runtime = await open_runtime(order)
+    session, events = runtime.session("s"), runtime.subscribe()
+    await session.secrets.set("token", "hunter2-hunter2")
+    async with fail_after(10):
+        batch = session.start_batch([CALL])
+        question = await asked(runtime, events)
+        with pytest.raises(ToolwrightError, match="may have 16384"):
+            await runtime.decline(question.key, "x" * 20_000)
+        stands = await runtime.decline(question.key, "hunter2-hunter2 is mine")
+        (outcome,) = await batch
+    assert stands.reason == "[secret:token] is mine"
+    assert "[secret:token] is mine" in outcome.value["message"]
+
+
+@pytest.mark.promise("WAIT-08")
+async def test_a_call_asks_only_so_many_questions(open_runtime):
+    @tool
+    async def flood(ctx: ToolContext) -> str:
+        for number in range(1_001):
+            try:
+                await ctx.ask(f"q{number}", "And now?", deadline=0)
+            except ToolError:
+                continue
+            except ToolwrightError as error:
+                return f"{number}: {error}"
+        return "never refused"
+
+    runtime = await open_runtime(flood)
+    async with fail_after(30):
+        (outcome,) = await runtime.session("s").run_batch([ToolCall(id="c1", name="flood")])
+    assert outcome.value.startswith("1000: The call 'c1' asked 1000 questions")
+
+
+@pytest.mark.promise("WAIT-08")
+async def test_a_recorded_answer_is_given_also_where_nobody_is_asked_any_more(file, open_runtime):
+    @tool(on_crash="rerun")
+    async def pay(ctx: ToolContext) -> bool:
+        return await ctx.ask("sure", "Sure?", {"type": "boolean"})
+
+    async with fail_after(10):
+        async with Runtime.open(file, tools=[pay]) as first:
+            events = first.subscribe()
+            first.session("s").start_batch([ToolCall(id="c1", name="pay")])
+            await waiting(events)
+            (question,) = await first.questions()
+        async with Runtime.open(file) as second:
+            await second.answer(question.key, True)
+        runtime = await open_runtime(file, pay, policy=Policy(on_ask="deny"))
+        (outcome,) = await runtime.session("s").run_batch([ToolCall(id="c1", name="pay")])
+    assert outcome.value is True

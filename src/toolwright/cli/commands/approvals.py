@@ -1,4 +1,5 @@
-"""`toolwright approvals`: calls that wait for a person, and the person's decisions."""
+"""`toolwright approvals`: what waits for a person, and decisions about calls; those about questions are in
+`questions.py`."""
 
 from __future__ import annotations
 
@@ -6,28 +7,28 @@ import asyncio
 import sys
 import time
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from toolwright import jsonx
 from toolwright.app import App
 from toolwright.calls.suspend.approvals import Approval
+from toolwright.calls.suspend.questions import Question
 from toolwright.cli.display.output import Screen, data_of, echo, print_json
-from toolwright.cli.display.styles import Name, new_table, place, plain
-from toolwright.cli.display.time_format import moment, until
+from toolwright.cli.display.request_tables import decision_table, request_table
+from toolwright.cli.display.styles import plain
+from toolwright.cli.display.time_format import moment
 from toolwright.cli.exits import BAD_INPUT, OUTRUN, SUCCEEDED, BadInput, complain, reported
 from toolwright.cli.input import options
 from toolwright.cli.input.apps import app_of_store, tools_of_store
 from toolwright.cli.input.arguments import read_object
-from toolwright.cli.input.pick_approval import Chosen, choose
+from toolwright.cli.input.pick_request import Chosen, Request, choose, open_requests, told_request
 from toolwright.cli.input.stores import opened, require_store
 from toolwright.cli.run_turns import user_name
 from toolwright.errors import KeyRefused
 from toolwright.session.inbox import require_fitting
 from toolwright.session.open_waits import Resolved
+from toolwright.stores.contracts.waits import APPROVALS, WaitKind
 from toolwright.tools.registry import Catalogue
 
 Verb = Literal["approve", "deny"]
@@ -62,7 +63,8 @@ def approvals(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """List the calls that wait for a person, the oldest first; `approvals approve` and `approvals deny` decide."""
+    """List what waits for a person, the oldest first: calls, which `approvals approve` and `approvals deny` decide, and
+    questions of tools, which `approvals answer` and `approvals decline` decide."""
     if context.invoked_subcommand is not None:
         context.obj = options.Before(db, session, as_json)
         return
@@ -72,9 +74,9 @@ def approvals(
             return
         found = asyncio.run(_read(require_store(db), session))
         if as_json:
-            print_json([data_of(request) for request in found])
+            print_json([request_data(request) for request in found])
         elif found:
-            Screen().print(approval_table(found, time.time()))
+            Screen().print(request_table(found, time.time()))
         else:
             Screen(stderr=True).print("Nothing waits for a person.")
 
@@ -133,7 +135,7 @@ def _pattern(always: bool, matching: str | None) -> dict[str, Any] | None:
 def _list_decided(store: str, session: str | None, limit: int, before: int | None, as_json: bool) -> None:
     found = asyncio.run(_read_decided(store, session, limit, before))
     if as_json:
-        print_json([data_of(request) for request in found])
+        print_json([request_data(request) for request in found])
     elif found:
         Screen().print(decision_table(found))
         if len(found) == limit:
@@ -142,14 +144,24 @@ def _list_decided(store: str, session: str | None, limit: int, before: int | Non
         Screen(stderr=True).print("Nothing was decided.")
 
 
-async def _read_decided(store: str, session: str | None, limit: int, before: int | None) -> list[Approval]:
-    async with opened(store) as runtime:
-        return await runtime.decisions(session, limit=limit, before=before)
+def request_data(request: Request) -> dict[str, Any]:
+    """A request as plain data; `kind` tells questions from approvals."""
+    data: dict[str, Any] = data_of(request)
+    return {"kind": "question" if isinstance(request, Question) else "approval", **data}
 
 
-async def _read(store: str, session: str | None) -> list[Approval]:
+async def _read_decided(store: str, session: str | None, limit: int, before: int | None) -> list[Request]:
     async with opened(store) as runtime:
-        return await runtime.approvals(session)
+        found: list[Request] = [
+            *await runtime.decisions(session, limit=limit, before=before),
+            *await runtime.questions(session, decided=True, limit=limit, before=before),
+        ]
+    return sorted(found, key=lambda request: request.number or 0, reverse=True)[:limit]
+
+
+async def _read(store: str, session: str | None) -> list[Request]:
+    async with opened(store) as runtime:
+        return await open_requests(runtime, session)
 
 
 def _decide(
@@ -162,23 +174,42 @@ def _decide(
     tools: Catalogue | None = None,
 ) -> None:
     store = require_store(given.db)
-    chosen = asyncio.run(_choose(store, words, given.session))
+    chosen = asyncio.run(choose_all(store, words, given.session))
     for one in chosen:
+        if isinstance(one.request, Question):
+            raise BadInput(
+                f"{one.call_id!r} asks a question and needs no approval: toolwright approvals answer, or decline"
+            )
         tool = None if tools is None or one.request is None else tools.get(one.request.tool)
         if tool is not None:
             require_fitting(tool, said["arguments"])
-    if said["always"] is not None and any(one.request is not None and one.request.cause == "crash" for one in chosen):
+    if said["always"] is not None and any(_is_of_crash(one) for one in chosen):
         raise BadInput("A call that a crash cut off is decided each time; leave out --always and --matching")
     if not yes:
-        _confirm(verb, [one for one in chosen if one.by_number])
-    ends = asyncio.run(_settle(verb, store, app, chosen, said))
-    if given.as_json:
+        confirm_numbers(verb, [one for one in chosen if one.by_number])
+    finish(chosen, asyncio.run(_settle(verb, store, app, chosen, said)), as_json=given.as_json)
+
+
+def _is_of_crash(one: Chosen) -> bool:
+    return isinstance(one.request, Approval) and one.request.cause == "crash"
+
+
+def finish(
+    chosen: Sequence[Chosen],
+    ends: Sequence[Resolved | KeyRefused],
+    *,
+    as_json: bool,
+    taken: str = "approved",
+    refused: str = "denied",
+) -> NoReturn:
+    """Tell how requests were decided, in these words, and end the command."""
+    if as_json:
         print_json([_data(one, end) for one, end in zip(chosen, ends, strict=True)])
     for one, end in zip(chosen, ends, strict=True):
         if isinstance(end, KeyRefused):
             complain(str(end))
-        elif not given.as_json:
-            echo(plain(_told(one, end)))
+        elif not as_json:
+            echo(plain(_told(one, end, taken, refused)))
     if any(isinstance(end, KeyRefused) for end in ends):
         raise typer.Exit(BAD_INPUT)
     raise typer.Exit(SUCCEEDED if all(isinstance(end, Resolved) and end.first for end in ends) else OUTRUN)
@@ -189,17 +220,20 @@ def _data(one: Chosen, end: Resolved | KeyRefused) -> dict[str, Any]:
     return {**known, **({"refused": str(end)} if isinstance(end, KeyRefused) else data_of(end))}
 
 
-async def _choose(store: str, words: Sequence[str], session: str | None) -> list[Chosen]:
+async def choose_all(
+    store: str, words: Sequence[str], session: str | None, kinds: Sequence[WaitKind] = APPROVALS
+) -> list[Chosen]:
+    """The requests that words mean, each once."""
     requests = await _read(store, session)
-    chosen = [await choose(store, requests, word, session) for word in words]
+    chosen = [await choose(store, requests, word, session, kinds) for word in words]
     return list({one.key: one for one in chosen}.values())
 
 
-def _confirm(verb: Verb, counted: Sequence[Chosen]) -> None:
+def confirm_numbers(verb: str, counted: Sequence[Chosen]) -> None:
     """Ask whether numbers mean the right calls: the list that was read may have changed."""
     for one in counted:
         assert one.request is not None
-        what = f"{one.request.tool} {jsonx.encode(one.request.arguments).decode()}"
+        what = told_request(one.request)
         if not sys.stdin.isatty():
             raise BadInput(
                 f"A number is a place in a list that changes, and here it is call {one.call_id!r}, {what:.100}; "
@@ -223,82 +257,12 @@ async def _settle(
     return ends
 
 
-def _told(one: Chosen, stands: Resolved) -> str:
-    how = {"ok": "approved", "error": "denied", "expired": "given up: nobody decided in time"}.get(stands.status)
+def _told(one: Chosen, stands: Resolved, taken: str, refused: str) -> str:
+    words = {"ok": taken, "error": refused, "expired": "given up: nobody decided in time"}
+    how = words.get(stands.status)
     what = f"{how or stands.status}{f': {stands.reason}' if stands.reason else ''}"
     name = one.call_id or "the request"
     name = f"{name} ({one.request.tool})" if one.request else name
     if stands.first:
         return f"{name} is {what}"
     return f"Somebody else was first: {name} was {what} ({moment(stands.at)})"
-
-
-def approval_table(requests: Sequence[Approval], now: float) -> Table:
-    """A numbered line for each request, with its arguments below."""
-    table = new_table(expand=True)
-    table.add_column("", justify="right", no_wrap=True)
-    table.add_column("call", no_wrap=True)
-    table.add_column("session", no_wrap=True)
-    table.add_column("tool", no_wrap=True, style="cyan")
-    table.add_column("why it asks, and its arguments", ratio=1, overflow="fold")
-    table.add_column("deadline", no_wrap=True)
-    for number, request in enumerate(requests, start=1):
-        why = [request.reason] if request.cause == "crash" else [request.rule, request.reason]
-        about = Text.assemble(
-            plain(": ".join(filter(None, why))),
-            "\n",
-            *_subject(request),
-            (plain(jsonx.encode(request.arguments).decode()), "dim"),
-        )
-        table.add_row(
-            str(number),
-            Name(request.call_id),
-            place(request.session, request.scope),
-            Name(request.tool),
-            about,
-            until(request.deadline, now),
-        )
-    return table
-
-
-def _subject(request: Approval) -> list[str]:
-    """A line with the command or the resources of the call, where that is more than its tool."""
-    subject = request.subject
-    if subject is None or subject.text == request.tool:
-        return []
-    place = "" if subject.directory is None else f" in {subject.directory}"
-    text = " ".join(subject.text.split())
-    return [plain(f"{subject.kind}{place}: {text}"), "\n"]
-
-
-def decision_table(requests: Sequence[Approval]) -> Table:
-    """A line for each decision, with the arguments that were asked about, and those that a person gave instead."""
-    table = new_table(expand=True)
-    table.add_column("", justify="right", no_wrap=True)
-    table.add_column("call", no_wrap=True)
-    table.add_column("session", no_wrap=True)
-    table.add_column("tool", no_wrap=True, style="cyan")
-    table.add_column("decision", ratio=1, overflow="fold")
-    table.add_column("by", no_wrap=True)
-    table.add_column("when", no_wrap=True)
-    for request in requests:
-        decision = request.decision
-        assert decision is not None
-        words = [decision.verdict, "edited" if decision.edited else None, "always" if decision.always else None]
-        said = ", ".join(word for word in words if word)
-        arguments = jsonx.encode(request.arguments).decode()
-        if decision.edited:
-            arguments += f" → {jsonx.encode(decision.arguments).decode()}"
-        about = Text.assemble(
-            plain(said if decision.reason is None else f"{said}: {decision.reason}"), "\n", (plain(arguments), "dim")
-        )
-        table.add_row(
-            str(request.number),
-            Name(request.call_id),
-            place(request.session, request.scope),
-            Name(request.tool),
-            about,
-            Name(decision.by or "-"),
-            moment(decision.at),
-        )
-    return table

@@ -63,8 +63,8 @@ async def _settle(
             if refused.why != "kind":
                 raise
             raise BadInput(
-                "The key is not that of a completion or an event; approvals are decided with toolwright approvals, "
-                "and signals are sent with runtime.signal"
+                "The key is not that of a completion or an event; approvals and questions are decided with toolwright "
+                "approvals, and signals are sent with runtime.signal"
             ) from None
 
 

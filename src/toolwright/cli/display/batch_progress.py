@@ -87,7 +87,9 @@ class Board:
             row.current, row.total = 0.0, None
             row.note = f"attempt {event.attempt} failed ({event.code}), again in {event.delay:.1f} s"
         elif isinstance(event, CallWaiting):
-            row.note = f"waits for {event.what}" + (f" {event.name}" if event.what in ("event", "signal") else "")
+            row.note = f"waits for {event.what}" + (
+                f" {event.name}" if event.what in ("event", "signal", "question") else ""
+            )
         elif isinstance(event, CallWarning):
             row.note = event.message
 

@@ -79,7 +79,7 @@ def print_json(value: object) -> None:
 
 _INSTANTS = {
     *("at", "instant", "deadline", "lease_until", "first_at", "last_at", "created_at", "updated_at", "queued_at"),
-    *("started_at", "finished_at", "ended_at", "requested_at", "decided_at"),
+    *("started_at", "finished_at", "ended_at", "requested_at", "asked_at", "decided_at"),
 }
 """Fields of our values that hold seconds since the epoch."""
 

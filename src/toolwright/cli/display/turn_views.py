@@ -109,7 +109,9 @@ def _apply(row: Row, event: TurnEvent) -> None:
         row.note = f"attempt {data['attempt']} failed ({data['code']}), again in {data['delay']:.1f} s"
     elif event.kind == "call.waiting":
         row.state = "pending"
-        row.note = f"waits for {data['what']}" + (f" {data['name']}" if data["what"] in ("event", "signal") else "")
+        row.note = f"waits for {data['what']}" + (
+            f" {data['name']}" if data["what"] in ("event", "signal", "question") else ""
+        )
     elif event.kind == "call.warning":
         row.note = data["message"]
 

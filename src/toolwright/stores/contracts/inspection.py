@@ -6,13 +6,14 @@ commands of `toolwright` use nothing else of a store beside a runtime.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
 from toolwright.plain_data import plain_data
 from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.waits import APPROVALS, WaitKind
 from toolwright.tools.outcome import ToolOutcome
 
 
@@ -214,8 +215,13 @@ class StoreInspector(Protocol):
         """The schedules with this id, or else those whose id begins so, as with `find_runs`."""
         ...
 
-    async def decided_key(self, call_id: str, session: str | None = None) -> str | None:
-        """The key of the newest request to a person of a call that has been decided; None when there is none."""
+    async def decided_key(
+        self, call_id: str, session: str | None = None, kinds: Sequence[WaitKind] = APPROVALS
+    ) -> str | None:
+        """The key of the newest request to a person of a call that has been decided; None when there is none.
+
+        `kinds` are among those of `INBOX`.
+        """
         ...
 
     async def workers(self) -> list[str]:

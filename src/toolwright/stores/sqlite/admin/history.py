@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from toolwright.stores.contracts import background_run
 from toolwright.stores.contracts import schedule as schedules
 from toolwright.stores.contracts.inspection import Named, PastBatch, PastCall
 from toolwright.stores.contracts.journal import CallKey
-from toolwright.stores.contracts.waits import INBOX, WaitKey
+from toolwright.stores.contracts.waits import APPROVALS, WaitKey, WaitKind
 from toolwright.stores.sqlite.calls.journal import CallRow
 from toolwright.stores.sqlite.core.codec import columns_of, unpacker
 from toolwright.stores.sqlite.core.owners import dead_among
@@ -129,7 +130,9 @@ async def workers(path: str | Path) -> list[str]:
     return await visit_place(path, work)
 
 
-async def decided_key(path: str | Path, call_id: str, session: str | None = None) -> str | None:
+async def decided_key(
+    path: str | Path, call_id: str, session: str | None = None, kinds: Sequence[WaitKind] = APPROVALS
+) -> str | None:
     """The key of the newest request to a person of a call that has been decided; None when there is none.
 
     Raises:
@@ -140,7 +143,7 @@ async def decided_key(path: str | Path, call_id: str, session: str | None = None
         row = connection.execute(
             "SELECT session, scope, call_id, kind, name FROM waits WHERE call_id = ?1 AND (?2 IS NULL OR session = ?2)"
             " AND kind IN (SELECT value FROM json_each(?3)) AND resolution IS NOT NULL ORDER BY arrived DESC LIMIT 1",
-            (call_id, session, json.dumps(INBOX)),
+            (call_id, session, json.dumps(list(kinds))),
         ).fetchone()
         if row is None:
             return None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from toolwright.stores.contracts.inspection import Named, PastBatch, PastCall, Pruned, Stats
+from toolwright.stores.contracts.waits import APPROVALS, WaitKind
 from toolwright.stores.sqlite.admin import history, maintenance
 
 
@@ -53,8 +54,10 @@ class SqliteInspector:
     async def find_schedules(self, word: str, session: str | None = None, *, limit: int = 6) -> list[Named]:
         return await history.schedules_called(self.path, word, session, limit=limit)
 
-    async def decided_key(self, call_id: str, session: str | None = None) -> str | None:
-        return await history.decided_key(self.path, call_id, session)
+    async def decided_key(
+        self, call_id: str, session: str | None = None, kinds: Sequence[WaitKind] = APPROVALS
+    ) -> str | None:
+        return await history.decided_key(self.path, call_id, session, kinds)
 
     async def workers(self) -> list[str]:
         return await history.workers(self.path)
