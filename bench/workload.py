@@ -13,6 +13,8 @@ from bench.pairing import Subject
 BATCH_SIZES = (1, 10, 100, 1_000)
 DURABLE_SIZE = 100
 """The size at which durable batches are compared."""
+PARALLEL_CALLS = 100
+"""The calls of the one answer by which adapters are compared."""
 TURN_STEPS, TURN_CALLS = 10, 10
 """A turn: the model calls tools so many times, so many at once, and then answers."""
 TURN_QUESTION, TURN_ANSWER = "How much is it?", "This is all."

@@ -61,3 +61,6 @@ TURN_PEERS = (
     Peer("openai_agents_runner", "openai-agents Runner", _OPENAI_AGENTS, shares="openai_agents"),
 )
 """Those that have a loop of model calls and tools."""
+
+PYDANTIC_AI_DBOS = Peer("pydantic_ai_dbos", "pydantic-ai with DBOS", (*_PYDANTIC_AI, "dbos==3.3.0"))
+"""An agent whose tools are durable steps of DBOS."""

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.peers import DURABLE_PEERS, PEERS, TURN_PEERS, Peer
+from bench.peers import DURABLE_PEERS, PEERS, PYDANTIC_AI_DBOS, TURN_PEERS, Peer
 from bench.probe import ROOT
 
 ENVIRONMENTS = ROOT / ".bench"
@@ -71,7 +71,7 @@ def _run(*command: str) -> None:
 def main() -> int:
     """Make every environment; the exit code is the number that failed."""
     failures = 0
-    for peer in (*PEERS, *DURABLE_PEERS, *TURN_PEERS):
+    for peer in (*PEERS, *DURABLE_PEERS, *TURN_PEERS, PYDANTIC_AI_DBOS):
         try:
             environment_python(peer)
             print(f"{peer.title}: ready ({', '.join(peer.requirements)})")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from bench.report import Report
 from bench.sections import (
+    adapters,
     bash,
     batch,
     claims,
@@ -42,7 +43,8 @@ SECTIONS: dict[str, Section] = {
     "bash": bash.section,
     "turns": turns.section,
     "turn-peers": turn_peers.section,
+    "adapters": adapters.section,
 }
 
-PEER_SECTIONS = ("peers", "durable-peers", "turn-peers")
+PEER_SECTIONS = ("peers", "durable-peers", "turn-peers", "adapters")
 """Those that install other libraries."""

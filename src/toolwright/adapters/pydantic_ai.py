@@ -151,6 +151,8 @@ class ToolwrightToolset(AbstractToolset[Deps], Generic[Deps]):
             if asked is None or asked.arguments != tool_args:
                 call, others = ToolCall(name, given, call_id, cut_off=answer.cut_off), tool_args
         outcome = await self._answers.run(call, answer.scope, place)
+        if outcome.status == "success" and not outcome.images:  # as nearly always
+            return _value(outcome)
         if outcome.status == "pending":
             asked = await self._answers.approval(answer.scope, call_id)
             if asked is not None and approved and _approves(asked, ctx.tool_call_metadata):

@@ -37,6 +37,8 @@ class TurnLog:
         self.last = last
         """The number of the last event."""
         self.ended = False
+        self.left = False
+        """True while the turn waits and this process has left it: only the store has its next events."""
         self.stored = stored
         self._clock = clock
         self._events: deque[tuple[int, float, str, Source]] = deque()
@@ -82,6 +84,11 @@ class TurnLog:
     def end(self) -> None:
         """No event follows; followers that wait are told."""
         self.ended = True
+        self.wake()
+
+    def leave(self) -> None:
+        """This process has left the turn; followers that wait are told."""
+        self.left = True
         self.wake()
 
     def has_after(self, number: int) -> bool:

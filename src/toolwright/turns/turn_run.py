@@ -34,6 +34,7 @@ from toolwright.session.services.spilled_outputs import save_output
 from toolwright.stores.contracts.journal import CallKey, Ended
 from toolwright.stores.contracts.sessions import NewMessage
 from toolwright.stores.contracts.turns import TURN_SCOPE, Advance, TurnRecord, TurnStore
+from toolwright.stores.contracts.waits import WaitKey
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import (
     Item,
@@ -142,8 +143,11 @@ class TurnRun:
         setting: TurnSetting,
         events: TurnLog,
         above: TurnRun | None = None,
+        *,
+        was_left: bool = False,
     ) -> None:
         self.id = record.id
+        self._was_left = was_left  # by this process, while it waited
         self.above = above
         """The turn that this one is part of, as the turn of a sub-agent."""
         self._below: dict[
@@ -163,7 +167,7 @@ class TurnRun:
         self._stored_answer = record.answer
         self._units: list[NewMessage] = []
         self._advances = 0
-        self.signalled = record.started_at != record.created_at
+        self.signalled = record.started_at != record.created_at or record.token > 1
         """True when there may be messages for it, or a request to stop, in the store."""
         self._used_ids: set[str] = set()
         self._pictures = False
@@ -270,7 +274,8 @@ class TurnRun:
         if self.batch is None and self._answer is None and self._progress.model_calls == 0 and not self._resumed:
             self._log.add("turn.started", {"turn": self.id})
         elif self.batch is not None or self._resumed:
-            self._log.add("turn.continued", {"turn": self.id, "taken_over": self.batch is None})
+            taken_over = self.batch is None and not self._was_left
+            self._log.add("turn.continued", {"turn": self.id, "taken_over": taken_over})
         if self._resumed and self._answer is not None and self.batch is None:
             await self._find_agents()
         conversation: Conversation | None = None
@@ -699,7 +704,8 @@ class TurnRun:
             if self._stopped is not None:
                 return None
         # From here on a request to stop finds the batch, also while the answer is being written.
-        self.batch = batch = self._core.start_turn_batch(list(answer.calls), scope)
+        was_left, self._was_left = self._was_left, False
+        self.batch = batch = self._core.start_turn_batch(list(answer.calls), scope, was_left=was_left)
         if self._stopped is not None:
             batch.cancel(self._stopped[1])
         if not recorded and self._setting.durable:
@@ -741,6 +747,20 @@ class TurnRun:
             outcome = ToolOutcome(entry.intent.key.call_id, entry.intent.tool, "cancelled", reason=said)
             ended.append(Ended(entry.intent.key, outcome, None, self._clock.now(), waited=True))
         await journal.finish_all(ended)
+
+    def requests(self) -> list[WaitKey] | None:
+        """The requests for approval that a waiting turn waits for, if it can be left until one of them is decided; None
+        where its calls must stay in this process."""
+        if self.batch is None or self.above is not None or self._core.opened_by is not None or self._log.unwritten:
+            return None
+        return self.batch.requests()
+
+    def leave(self) -> None:
+        """Leave a turn that waits for these requests: the store has all of it."""
+        assert self.batch is not None
+        self.batch.leave()
+        self.batch = self.change = None
+        self._log.leave()
 
     async def still_waits(self) -> bool:
         """True while one of the calls that the turn waits for has a wait without a resolution."""
