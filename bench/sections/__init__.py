@@ -11,6 +11,7 @@ from bench.sections import (
     durable_peers,
     files,
     imports,
+    mcp_server,
     peers,
     recovery,
     redaction,
@@ -42,6 +43,7 @@ SECTIONS: dict[str, Section] = {
     "bash": bash.section,
     "turns": turns.section,
     "turn-peers": turn_peers.section,
+    "mcp-server": mcp_server.section,
 }
 
 PEER_SECTIONS = ("peers", "durable-peers", "turn-peers")
