@@ -12,6 +12,7 @@ from bench.sections import (
     durable_peers,
     files,
     imports,
+    mcp_server,
     peers,
     recovery,
     redaction,
@@ -44,6 +45,7 @@ SECTIONS: dict[str, Section] = {
     "turns": turns.section,
     "turn-peers": turn_peers.section,
     "adapters": adapters.section,
+    "mcp-server": mcp_server.section,
 }
 
 PEER_SECTIONS = ("peers", "durable-peers", "turn-peers", "adapters")

@@ -76,7 +76,7 @@ class ServedCalls:
         """Run the call of a request, or continue with it, and return its result, its task, or its questions."""
         request = ClientRequest(context)
         try:
-            session = self._sessions.session_of(lambda: request.client)
+            session = self._sessions.session_of(request)
             return await self._call(request, session, params)
         except (MCPError, ValidationError):
             raise
@@ -104,15 +104,18 @@ class ServedCalls:
         key, arguments = params.request_state or key_of(request.meta), params.arguments or {}
         if tool.hints.supports_background and request.takes_tasks:
             return await self._tasks.create(session, tool, arguments, key)
-        flight = await self._flight(session, tool, arguments, key)
+        reported = self._reports.wanted(request)
+        flight = await self._flight(session, tool, arguments, key, at_once=not reported)
         if not isinstance(flight, Flight):
             return flight
-        execution = flight.execution
+        execution, clock = flight.execution, self._sessions.runtime.clock
         flight.requests += 1
         try:
-            async with self._reports.following(request, session, execution.scope, execution.call_id):
-                clock = self._sessions.runtime.clock
+            if not reported:
                 ended = await self._waits.until_ended(request, session, flight, params, clock)
+            else:
+                async with self._reports.following(request, session, execution.scope, execution.call_id):
+                    ended = await self._waits.until_ended(request, session, flight, params, clock)
         except BaseException as error:
             self._keep(session, flight, cancel=isinstance(error, asyncio.CancelledError) and request.was_cancelled)
             raise
@@ -141,11 +144,15 @@ class ServedCalls:
     # --- calls on their way
 
     async def _flight(
-        self, session: Session, tool: ToolDefinition, arguments: Mapping[str, Any], key: str | None
+        self, session: Session, tool: ToolDefinition, arguments: Mapping[str, Any], key: str | None, *, at_once: bool
     ) -> Flight | dict[str, Any]:
-        """The call of a request: a new one, or the one of its key; a result where it may not start."""
+        """The call of a request: a new one, or the one of its key; a result where it may not start.
+
+        `at_once` lets it begin before anybody listens to its reports.
+        """
         if key is None:
-            return Flight(id := new_id("call"), False, tool.name, arguments, self._start(session, tool, arguments, id))
+            id = new_id("call")
+            return Flight(id, False, tool.name, arguments, self._start(session, tool, arguments, id, at_once))
         known = self._flights.get((session.id, key))
         if known is not None and known.is_of(tool.name, arguments) and not known.execution.done:
             return known
@@ -157,13 +164,16 @@ class ServedCalls:
                 return run
             execution = RunExecution(run)
         else:
-            execution = self._start(session, tool, arguments, key)
+            execution = self._start(session, tool, arguments, key, at_once)
         flight = self._flights[session.id, key] = Flight(key, True, tool.name, arguments, execution)
         return flight
 
-    def _start(self, session: Session, tool: ToolDefinition, arguments: Mapping[str, Any], id: str) -> Execution:
+    def _start(
+        self, session: Session, tool: ToolDefinition, arguments: Mapping[str, Any], id: str, at_once: bool
+    ) -> Execution:
         call, scope = ToolCall(name=tool.name, arguments=arguments, id=id), SCOPE + id
-        return BatchExecution(id, scope, session.start_batch([call], scope=scope, under=self._policy))
+        batch = session.start_batch([call], scope=scope, under=self._policy, at_once=at_once)
+        return BatchExecution(id, scope, batch)
 
     def _keep(self, session: Session, flight: Flight, *, cancel: bool = False) -> None:
         """Keep a call that continues without its request, until it ends; or let it end."""

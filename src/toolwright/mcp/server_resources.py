@@ -165,7 +165,7 @@ class ServedResources:
         raise MCPError(code, "Resource not found", {"uri": uri[:2_000]})
 
     def _session(self, context: ServerRequestContext[Any, Any]) -> Session:
-        return self._sessions.session_of(lambda: ClientRequest(context).client)
+        return self._sessions.session_of(ClientRequest(context))
 
 
 _BINARY = "application/octet-stream"

@@ -67,7 +67,11 @@ class OutcomeWaits:
         clock: Clock,
     ) -> ToolOutcome | dict[str, Any]:
         """The outcome of a call, or the result that asks its client for something."""
-        execution, responses = flight.execution, _responses(params)
+        execution = flight.execution
+        outcome = await execution.quiet()
+        if outcome is not None:
+            return outcome
+        responses = _responses(params)
         since: float | None = None
         while True:
             outcome = await execution.quiet()

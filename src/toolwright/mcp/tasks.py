@@ -141,7 +141,7 @@ class ServedTasks:
             raise MCPError(types.HEADER_MISMATCH, said)
         if not request.takes_tasks:
             _refuse_without_tasks()
-        session = self._sessions.session_of(lambda: request.client)
+        session = self._sessions.session_of(request)
         try:
             if not id.startswith(PREFIX):
                 raise RunError("not a task", "not_found")

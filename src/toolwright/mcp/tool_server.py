@@ -102,13 +102,15 @@ def server(
     """
     if approvals not in ("client", "inbox"):
         raise ToolwrightError(f'approvals={approvals!r:.100} is not usable; use "client" or "inbox"')
+    if require_seconds("wait", wait) < 0:
+        raise ToolwrightError(f"wait={wait!r} is not usable; use seconds, 0 or more")
     sessions = ServedSessions(target, session, store)
     if isinstance(tools, str):
         raise ToolwrightError(f"tools={tools!r:.100} is one of them; give a list")
     offered = OfferedTools(only=tools, automatic=automatic_tools)
     by_client = approvals == "client"
     tasks = ServedTasks(sessions, policy=policy, by_client=by_client, required=tuple(only_as_tasks))
-    waits = OutcomeWaits(by_client=by_client, seconds=require_seconds("wait", wait))
+    waits = OutcomeWaits(by_client=by_client, seconds=wait)
     calls = ServedCalls(sessions, offered, tasks, waits, policy)
     made = ToolServer(
         sessions, offered, calls, tasks, name=name, version=version, title=title, instructions=instructions
@@ -210,7 +212,7 @@ class ToolServer(Server[dict[str, Any]]):
         self, context: ServerRequestContext[dict[str, Any]], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         request = ClientRequest(context)
-        session = self._sessions.session_of(lambda: request.client)
+        session = self._sessions.session_of(request)
         listed = self._tools.listing(self._sessions.runtime, session, request.revision)
         return types.ListToolsResult.model_validate({"tools": listed})
 
