@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -76,6 +76,18 @@ class TurnLog:
                 self._above.add(kind, data)  # of a sub-agent of this one, whose data says so
             else:
                 self._above.add(NESTED + kind, {**_data(data), **self._about})
+
+    def add_all(self, kind: str, data: Sequence[Source]) -> None:
+        """Add events of one kind and one instant, and wake the followers."""
+        if self.stored or self._above is not None or len(self._events) + len(data) > MOST:
+            for each in data:
+                self.add(kind, each)
+            return
+        at, first = self._clock.now(), self.last + 1
+        self.last += len(data)
+        self._events.extend([(number, at, kind, each) for number, each in enumerate(data, first)])
+        if data and self._waiters:
+            self.wake()
 
     def push(self, event: AnyEvent) -> None:
         """Add the event of a call."""

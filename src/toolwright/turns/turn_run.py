@@ -173,6 +173,8 @@ class TurnRun:
         self._pictures = False
         self._offered: tuple[ToolDefinition, ...] = ()
         self._offered_of: Snapshot | None = None
+        self._seen_tools: Snapshot | None = None
+        self._has_secret_arguments = False  # of one of these tools
         self._outcomes: list[ToolOutcome] = []
         self._resumed = record.token > 1
         self._begun = 0.0
@@ -397,6 +399,11 @@ class TurnRun:
         if not answer.calls:
             return answer
         tools = self._core.all_tools()
+        if tools is not self._seen_tools:
+            self._seen_tools = tools
+            self._has_secret_arguments = any(tool.definition.secret is not None for tool in tools.values())
+        if not self._has_secret_arguments:
+            return answer
         calls = [without_secrets(call, tools.get(call.name) or find(tools, call.name)) for call in answer.calls]
         if all(map(operator.is_, calls, answer.calls)):
             return answer
@@ -674,10 +681,9 @@ class TurnRun:
             self.change = batch.next_change()
             return None
         # A call may also end between two looks at its batch, while the turn is suspended.
-        for outcome in outcomes:
-            if outcome.call_id not in self._told_ends:
-                self._log.add("call.finished", outcome)
-        self._told_ends.clear()
+        told = self._told_ends
+        self._log.add_all("call.finished", [one for one in outcomes if one.call_id not in told] if told else outcomes)
+        told.clear()
         return outcomes
 
     @property
