@@ -9,7 +9,7 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 from agents.tool_context import ToolContext as AgentToolContext
 
 from tests.support import fail_after
-from toolwright import Image, Policy, Rule, Session, Success, ToolCall, ToolContext, ToolDefinitionError, tool
+from toolwright import Image, Policy, Rule, Runtime, Session, Success, ToolCall, ToolContext, ToolDefinitionError, tool
 from toolwright.adapters.openai_agents import function_tools, settle, tools_from
 
 PNG = b"\x89PNG\r\n\x1a\n not a real picture"
@@ -371,3 +371,37 @@ async def test_function_tools_of_the_sdk_are_ours(place, open_runtime):
     assert (asked.status, paid.value) == ("pending", "paid")
     with pytest.raises(ToolDefinitionError, match="not a function tool"):
         tools_from([WebSearchTool()])  # type: ignore[list-item]
+
+
+@pytest.mark.promise("ADP-03")
+def test_an_agent_without_async_has_a_session_of_a_blocking_runtime():
+    till = Till()
+
+    @tool(readonly=True)
+    def read(at: str) -> str:  # in a thread, so that it ends while the loop of the run waits
+        return at
+
+    with Runtime.open_blocking(tools=[*till.tools, read]) as runtime:
+        session = runtime.session("s")
+        answers = [call("c1", "read", at="a"), call("c2", "read", at="b"), call("c3", "pay", to="ann")]
+        model = ScriptedModel([answers, [assistant_message("done")]])
+        agent = Agent("clerk", model=model, tools=list(function_tools(session)))
+
+        def run(given: Any) -> Any:
+            # The runner has no bound of its own, and a lost wake-up would be a wait without an end.
+            return asyncio.run(asyncio.wait_for(Runner.run(agent, given, run_config=QUIET), 20))
+
+        state = run("pay").to_state()
+        (asked,) = session.approvals()
+        session.approve(asked.key)
+        asyncio.run(settle(session, state))
+        assert outputs(run(state)) == {"c1": "a", "c2": "b", "c3": "paid ann"}
+    assert till.paid == ["ann"]
+
+
+async def test_a_run_in_another_thread_uses_the_session_on_its_own_loop(open_runtime):
+    runtime = await open_runtime(*Till().tools)
+    agent = agent_of(runtime.session("s"), [call("c1", "look", at="till")])
+    async with fail_after(20):
+        result = await asyncio.to_thread(lambda: asyncio.run(Runner.run(agent, "look", run_config=QUIET)))
+    assert outputs(result) == {"c1": '{"seen":"till"}'}

@@ -34,7 +34,19 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import FunctionToolset
 
 from tests.support import fail_after
-from toolwright import Image, Pending, Policy, Session, Success, ToolCall, ToolContext, ToolError, tool
+from toolwright import (
+    Image,
+    Pending,
+    Policy,
+    Runtime,
+    RuntimeClosed,
+    Session,
+    Success,
+    ToolCall,
+    ToolContext,
+    ToolError,
+    tool,
+)
 from toolwright.adapters.pydantic_ai import ToolwrightToolset, tools_from
 
 PNG = b"\x89PNG\r\n\x1a\n not a real picture"
@@ -515,3 +527,57 @@ async def test_functions_and_tools_of_pydantic_ai_are_ours_too(place, open_runti
         outcomes = await runtime.session("s").run_batch([ToolCall("double", {"x": 4}), ToolCall("half", {"x": 4})])
     assert [each.value for each in outcomes] == [8, 2.0]
     assert runtime.tools.get("half").definition.hints.readonly
+
+
+# --- without async
+
+
+@pytest.mark.promise("ADP-01")
+def test_an_agent_without_async_has_a_session_of_a_blocking_runtime():
+    paid = []
+
+    @tool(readonly=True)
+    def read(at: str) -> str:  # in a thread, so that it ends while the loop of the run waits
+        return at
+
+    @tool(approval="required")
+    async def pay(to: str) -> str:
+        paid.append(to)
+        return f"paid {to}"
+
+    with Runtime.open_blocking(tools=[read, pay]) as runtime:
+        session = runtime.session("s")
+        toolset = ToolwrightToolset[None](session)
+        model = scripted([call("c1", "read", at="a"), call("c2", "pay", to="ann"), call("c3", "pay", to="bob")])
+        agent = Agent(model, toolsets=[toolset], output_type=[str, DeferredToolRequests])
+        # As agent.run_sync does, which leaves its loop open.
+        asked = asyncio.run(asyncio.wait_for(agent.run("pay"), 20))
+        assert isinstance(asked.output, DeferredToolRequests)
+        results = asyncio.run(toolset.settle(DeferredToolResults(approvals={"c2": True, "c3": ToolDenied("no")})))
+        assert [each.call_id for each in session.approvals()] == ["c2"]
+        again = agent.run(message_history=asked.all_messages(), deferred_tool_results=results)
+        done = asyncio.run(asyncio.wait_for(again, 20))
+        assert done.output == "done"
+    assert paid == ["ann"]
+
+
+async def test_a_session_whose_loop_does_not_run_is_told():
+    runtime = None
+
+    async def make() -> Session:
+        nonlocal runtime
+        runtime = await Runtime.open(tools=[])
+        return runtime.session("s")
+
+    def run() -> None:
+        loop = asyncio.new_event_loop()
+        try:
+            toolset = ToolwrightToolset[None](loop.run_until_complete(make()))
+            with pytest.raises(RuntimeClosed, match="does not run"):
+                asyncio.run(asyncio.wait_for(Agent(scripted(), toolsets=[toolset]).run("go"), 20))
+            loop.run_until_complete(runtime.close())
+        finally:
+            loop.close()
+
+    async with fail_after(20):
+        await asyncio.to_thread(run)

@@ -27,6 +27,8 @@ from agents.run_context import RunContextWrapper
 from agents.tool_context import ToolContext as AgentToolContext
 
 if TYPE_CHECKING:
+    from toolwright.adapters.session_loop import SessionLoop
+    from toolwright.blocking_types import BlockingSession
     from toolwright.session.session import Session
     from toolwright.tools.arguments import Arguments
     from toolwright.tools.context import ToolContext
@@ -42,7 +44,7 @@ BY = "openai-agents"
 """Who decided, in the record of an approval that was given or refused in a run."""
 
 
-def function_tools(session: Session, *, scope: Scope = "") -> list[FunctionTool]:
+def function_tools(session: Session | BlockingSession, *, scope: Scope = "") -> list[FunctionTool]:
     """The tools of a session as function tools of an agent: durable, in order, under the session's policy.
 
     The calls of one model answer are one batch of the session. A call is known by its id and the scope: a run that is
@@ -52,21 +54,32 @@ def function_tools(session: Session, *, scope: Scope = "") -> list[FunctionTool]
     makes the run wait.
 
     Args:
-        session: the session of the conversation.
+        session: the session of the conversation; for `Runner.run_sync`, one of `Runtime.open_blocking(...)`, or one of
+            a loop in another thread.
         scope: a namespace of call ids, for servers that give the same ids in each answer. It must be the same when a
             run is resumed. Without it, ids must be unique in the session, as those of OpenAI are.
     """
-    answers = AnswerBatches(session)
-    return [_function_tool(answers, definition, scope) for definition in session.definitions()]
+    from toolwright.adapters.session_loop import SessionLoop, session_of
+
+    own = session_of(session)
+    answers, loop = AnswerBatches(own), SessionLoop(own._core.shared)
+    return [_function_tool(answers, loop, definition, scope) for definition in own.definitions()]
 
 
-async def settle(session: Session, state: RunState[Any, Any], *, scope: Scope = "") -> None:
+async def settle(session: Session | BlockingSession, state: RunState[Any, Any], *, scope: Scope = "") -> None:
     """Let the session and the interrupted state of a run know each other's decisions. Do this before it is resumed.
 
     A call that was rejected in the state is denied in the session: the SDK does not call its tool, and it would wait
     there. A call that was decided in the session is approved in the state, so that the resumed run takes its outcome:
     the model reads the result, or that a person denied it.
     """
+    from toolwright.adapters.session_loop import SessionLoop, session_of
+
+    own = session_of(session)
+    await SessionLoop(own._core.shared).run(lambda: _settle(own, state, scope))
+
+
+async def _settle(session: Session, state: RunState[Any, Any], scope: Scope) -> None:
     answers, context = AnswerBatches(session), state._context
     if context is None:
         return
@@ -90,7 +103,7 @@ def _scope(scope: Scope, context: RunContextWrapper[Any]) -> str:
     return scope if isinstance(scope, str) else scope(context)
 
 
-def _function_tool(answers: AnswerBatches, definition: ToolDefinition, scope: Scope) -> FunctionTool:
+def _function_tool(answers: AnswerBatches, loop: SessionLoop, definition: ToolDefinition, scope: Scope) -> FunctionTool:
     name = definition.name
 
     async def needs_approval(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
@@ -101,6 +114,9 @@ def _function_tool(answers: AnswerBatches, definition: ToolDefinition, scope: Sc
         where = _scope(scope, context)
         outcome = await answers.run(call, where)
         return outcome.status == "pending" and await answers.approval(where, call_id) is not None
+
+    async def asks(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
+        return await loop.run(lambda: needs_approval(context, arguments, call_id))
 
     async def invoke(context: AgentToolContext[Any], arguments: str) -> Any:
         call_id, where = context.tool_call_id, _scope(scope, context)
@@ -124,9 +140,9 @@ def _function_tool(answers: AnswerBatches, definition: ToolDefinition, scope: Sc
         name=wire_name(name),
         description=definition.description,
         params_json_schema=definition.input_schema,
-        on_invoke_tool=invoke,
+        on_invoke_tool=lambda context, arguments: loop.run(lambda: invoke(context, arguments)),
         strict_json_schema=False,  # it would make every field required; the session checks arguments itself
-        needs_approval=needs_approval if answers.session.may_ask_about(name) else False,
+        needs_approval=asks if answers.session.may_ask_about(name) else False,
     )
 
 

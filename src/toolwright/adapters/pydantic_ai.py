@@ -45,6 +45,7 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
 from pydantic_core import SchemaValidator, ValidationError, core_schema, to_jsonable_python
 
 if TYPE_CHECKING:
+    from toolwright.blocking_types import BlockingSession
     from toolwright.calls.suspend.approvals import Approval
     from toolwright.session.open_waits import OpenWait
     from toolwright.session.session import Session
@@ -75,7 +76,8 @@ class ToolwrightToolset(AbstractToolset[Deps], Generic[Deps]):
     agent needs `output_type=[..., DeferredToolRequests]`.
 
     Args:
-        session: the session of the conversation.
+        session: the session of the conversation; for `agent.run_sync`, one of `Runtime.open_blocking(...)`, or one of a
+            loop in another thread.
         scope: gives the scope of an answer from the run context, in place of the conversation id and the number of the
             answer: for hosts that shorten histories, or that store them without conversation ids. It must be the same
             when the conversation is resumed.
@@ -85,14 +87,17 @@ class ToolwrightToolset(AbstractToolset[Deps], Generic[Deps]):
 
     def __init__(
         self,
-        session: Session,
+        session: Session | BlockingSession,
         *,
         scope: Callable[[RunContext[Deps]], str] | None = None,
         max_retries: int = MOST_RETRIES,
         id: str | None = None,
     ) -> None:
-        self.session = session
-        self._answers = AnswerBatches(session)
+        from toolwright.adapters.session_loop import SessionLoop, session_of
+
+        self.session = session_of(session)
+        self._loop = SessionLoop(self.session._core.shared)
+        self._answers = AnswerBatches(self.session)
         self._scope = scope
         self._max_retries = max_retries
         self._id = id
@@ -106,6 +111,9 @@ class ToolwrightToolset(AbstractToolset[Deps], Generic[Deps]):
 
     async def get_tools(self, ctx: RunContext[Deps]) -> dict[str, ToolsetTool[Deps]]:
         """The tools that the session offers to the model now."""
+        return await self._loop.run(lambda: self._get_tools(ctx))
+
+    async def _get_tools(self, ctx: RunContext[Deps]) -> dict[str, ToolsetTool[Deps]]:
         await self._settle_denied(ctx.messages)
         known, self._tools = self._tools, {}
         found: dict[str, ToolsetTool[Deps]] = {}
@@ -138,6 +146,9 @@ class ToolwrightToolset(AbstractToolset[Deps], Generic[Deps]):
             ApprovalRequired: a person must approve it first, in this run or in the session.
             CallDeferred: it waits for something else outside.
         """
+        return await self._loop.run(lambda: self._call_tool(name, tool_args, ctx))
+
+    async def _call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Deps]) -> Any:
         call_id = ctx.tool_call_id
         if not call_id:
             raise ToolwrightError("A call without an id has no place in a session; give the run context a tool_call_id")
@@ -225,6 +236,9 @@ class ToolwrightToolset(AbstractToolset[Deps], Generic[Deps]):
         value for a call that waits for an answer or an event goes to its tool, and the model reads what the tool makes
         of it.
         """
+        return await self._loop.run(lambda: self._settle(results))
+
+    async def _settle(self, results: DeferredToolResults) -> DeferredToolResults:
         settled = DeferredToolResults(approvals={**results.approvals}, metadata={**results.metadata})
         for call_id, decision in results.approvals.items():
             if decision is False or isinstance(decision, ToolDenied):

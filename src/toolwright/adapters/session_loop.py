@@ -19,6 +19,10 @@ T = TypeVar("T")
 
 HEARD_WITHIN = 30.0
 """Seconds within which a loop takes up work from a thread. One that does not is blocked, as a rule by the caller."""
+_NOT_RUNNING = (
+    "The event loop of the session does not run, so that it cannot run the tools; "
+    "run the agent on that loop, or give it a session of Runtime.open_blocking(...)"
+)
 _CLOSED = "The runtime of the session is closed; open another, and run the agent while it is open"
 
 
@@ -43,9 +47,15 @@ class SessionLoop:
         self._loop = shared.lifetime.loop
 
     async def run(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Await a coroutine on the session's loop; cancelling this cancels it there."""
+        """Await a coroutine on the session's loop; cancelling this cancels it there.
+
+        Raises:
+            RuntimeClosed: the loop has ended, or nothing runs it.
+        """
         if asyncio.get_running_loop() is self._loop:
             return await make()
+        if not self._loop.is_running():
+            raise RuntimeClosed(_NOT_RUNNING)
         return await asyncio.wrap_future(self._submit(make))
 
     def run_blocking(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
