@@ -27,7 +27,7 @@ from toolwright.clock import Expiring
 from toolwright.effects.controller import CallEffects, Watch
 from toolwright.log_fields import log_fields
 from toolwright.stores.contracts.journal import CallKey, Intent
-from toolwright.stores.contracts.waits import Wait
+from toolwright.stores.contracts.waits import Wait, WaitKey
 from toolwright.tools.outcome import ToolOutcome
 
 UNRECORDED = "the calls could not be recorded"
@@ -179,6 +179,8 @@ class Suspension(Struct):
     slot: asyncio.Future[None] | None = None
     """Done when it has its slots again."""
     watch: Watch | None = None
+    request: WaitKey | None = None
+    """The request for approval that it waits for before it runs."""
     connecting: Mapping[str, tuple[int, float | None]] = MappingProxyType({})
     """By provider, how often it waited for a connection, and the instant of the one that it was last run with."""
     questions: int = 0

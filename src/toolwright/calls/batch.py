@@ -42,8 +42,10 @@ from toolwright.calls.redactor import AtOnce
 from toolwright.calls.schedule.admission import Limit, Ticket
 from toolwright.calls.schedule.claim_index import ClaimIndex
 from toolwright.calls.suspend.approvals import wait_again, wait_for_approval
+from toolwright.calls.suspend.leave import leave, requests_of
 from toolwright.errors import BatchFailed, StoreError
 from toolwright.events import CallWarning
+from toolwright.stores.contracts.waits import WaitKey
 from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.registry import Snapshot
@@ -157,8 +159,12 @@ class Batch:
         self.id = "batch_" + jsonx.digest(b"".join([jsonx.encode(names), *raws]))[:40]
         return calls
 
-    def start(self, *, at_once: bool = False) -> Batch:
-        """Set every call on its way. `at_once`: tools take their first step before this returns."""
+    def start(self, *, at_once: bool = False, was_left: bool = False) -> Batch:
+        """Set every call on its way. `at_once`: tools take their first step before this returns.
+
+        `was_left`: this process left the calls before. They get to know their past even if the batch is cancelled, so
+        that what they left in the journal and in the inbox ends with them.
+        """
         calls = self._calls
         if not calls:
             self._ended(self)
@@ -195,7 +201,7 @@ class Batch:
             recorder.batch_started(id, scope, self._names, self.started_by)
         if self.parent is not None:
             self.parent.nested = (*self.parent.nested, self)
-        self._launch = launch = Launch(self, calls, self._prepares)
+        self._launch = launch = Launch(self, calls, self._prepares, was_left)
         launch.start(admission, at_once)
         return self
 
@@ -388,6 +394,22 @@ class Batch:
         """Done when the next call has its outcome, or begins or ends to wait for something outside."""
         return self._watch().until_change()
 
+    def requests(self) -> list[WaitKey] | None:
+        """The requests for approval that its unfinished calls wait for before they run; None where one does anything
+        else, or must stay in this process."""
+        if self.parent is not None or self.stop_reason is not None or self.failed is not None:
+            return None
+        # The hooks would see the calls once more.
+        return None if self.context.hooks.before else requests_of(self._without_outcome())
+
+    def leave(self) -> None:
+        """Leave the calls that wait for these requests. Whoever awaits the batch is not told: another one with the
+        same calls and the same scope continues it."""
+        leave(self._without_outcome())
+        self._calls.clear()
+        self._launch = self._watchers = None
+        self._ended(self)
+
     def _watch(self) -> Watchers:
         if self._watchers is None:
             self._watchers = Watchers(self.env.loop, self._is_quiet)
@@ -430,7 +452,8 @@ class Launch:
     """Sets the calls of one batch on their way: through the journal, hooks, approval, claims and limits.
 
     A batch of plain calls is launched at once. Where something must be waited for first, a driver does that, and
-    launches the calls when it is done. `prepares` means that the tool of one has a prepare step.
+    launches the calls when it is done. `prepares` means that the tool of one has a prepare step, `was_left` that the
+    calls must get to know their past.
     """
 
     __slots__ = (
@@ -444,10 +467,12 @@ class Launch:
         "_lane",
         "_limits",
         "_prepares",
+        "_was_left",
     )
 
-    def __init__(self, batch: Batch, calls: list[ActiveCall], prepares: bool) -> None:
+    def __init__(self, batch: Batch, calls: list[ActiveCall], prepares: bool, was_left: bool) -> None:
         self._batch = batch
+        self._was_left = was_left
         self._calls = calls
         self._prepares = prepares
         self._context = context = batch.context
@@ -491,7 +516,8 @@ class Launch:
         """Stop the wait before the launch; False when there is none."""
         if self._driver is None:
             return False
-        if self._env.know is None:  # else it continues until that is known: the reason of the stop may hold a secret
+        # Else it continues until that is known: the reason of the stop may hold a secret.
+        if self._env.know is None and not self._was_left:
             self._driver.cancel()
         return True
 
@@ -513,7 +539,7 @@ class Launch:
                 for call in self._calls:
                     if shown_later(call):
                         await show_arguments(call)
-            if self._batch.stop_reason is None:
+            if self._batch.stop_reason is None or self._was_left:
                 await self._begin(self._calls, admission)
         except Exception as error:  # whatever it is: what could not be written down must not run
             self._start_nothing(UNRECORDED, error)

@@ -52,6 +52,16 @@ class CallJournal(Protocol[CallT]):
         """Write the outcome of a call. True when it is remembered already, and `then` is not called."""
         ...
 
+    @property
+    def lasting(self) -> bool:
+        """True when calls outlive the process."""
+        ...
+
+    def leave(self, call: CallT) -> None:
+        """Leave an unfinished call that does nothing but wait, as the end of the process would; it may be admitted
+        again. Only for a journal that is lasting."""
+        ...
+
     def uses_effects(self, key: CallKey) -> None:
         """A call has steps or waits from now on, which are remembered until it has its outcome."""
         ...

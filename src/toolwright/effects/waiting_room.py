@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import heapq
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from typing import Any
 
@@ -123,12 +123,33 @@ class WaitingRoom:
             watcher.leave()
             raise
 
+    def take_over(self, keys: Sequence[WaitKey], then: Then) -> list[Watcher] | None:
+        """Be told of the ends of waits in place of their waiters here, which are not told any more.
+
+        None, and nothing changes, where one of the waits has not exactly one waiter here, as when that was told
+        already.
+        """
+        before = [each for key in keys if isinstance(each := self._watchers.get(key), Watcher)]
+        if len(before) < len(keys):
+            return None
+        taken: list[Watcher] = []
+        for each in before:
+            alarm, each.alarm = each.alarm, None
+            each.leave()
+            self._watchers[each.key] = watcher = Watcher(self, each.key, then)
+            if alarm is not None:
+                watcher.alarm, alarm.ring = alarm, watcher.expire
+            taken.append(watcher)
+        self._keep_looking()
+        return taken
+
     def forget(self, watcher: Watcher) -> None:
-        others = [other for other in self._of(watcher.key) if other is not watcher]
-        if others:
-            self._watchers[watcher.key] = others
-        else:
-            self._watchers.pop(watcher.key, None)
+        known = self._watchers.get(watcher.key)
+        if known is watcher:
+            del self._watchers[watcher.key]
+        elif isinstance(known, list):
+            others = [other for other in known if other is not watcher]
+            self._watchers[watcher.key] = others if len(others) > 1 else others[0]
 
     def _of(self, key: WaitKey) -> list[Watcher]:
         found = self._watchers.get(key, [])

@@ -117,6 +117,7 @@ def wire(
             partial(Schedules, background),
             partial(Triggers, background),
             partial(SessionTurnsClient, turns),
+            turns.left_turn,
             agents.parts,
             lambda: inbox,
         ),

@@ -7,7 +7,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -73,6 +74,8 @@ class BackgroundClients(NamedTuple):
     schedules: Callable[[SessionCore, Marker, Origin, Guard | None], SchedulesClient]
     triggers: Callable[[SessionCore, Marker, Origin, Guard | None], TriggersClient]
     turns: Callable[[SessionCore], TurnsClient]
+    left_turn: Callable[[str], OtherWork | None]
+    """Gives the turn of a session that this process left while it waits for something outside, if there is one."""
     agent: Callable[[Any, SharedParts], Awaitable[AgentParts]]
     """Gives the parts of an app that runs as a sub-agent of a session with these shared parts."""
     inbox: Callable[[], InboxClient]
@@ -137,8 +140,9 @@ class SessionCore:
         self.hooks = hooks
         self.tools = ScopedRegistry(shared.tools if tools is None else tools)
         self.limit = Limit(f"a slot of session {session_id!r}", policy.session_concurrency)
+        self._asked = asked = _AskedByCalls(self)
         self.known_secrets = KnownSecrets(
-            session_id, shared.vault, self._redact, shared.stores().secrets if shared.durable else None
+            session_id, shared.vault, asked.redact, shared.stores().secrets if shared.durable else None
         )
         self.environment = CallEnvironment(
             session_id=session_id,
@@ -153,16 +157,16 @@ class SessionCore:
             tasks=shared.tasks,
             journal=shared.new_journal(),
             effects=shared.effects,
-            connected_since=self._connected_since,
-            services=self._call_services,
-            save_output=self._save_output,
-            run_nested=self._run_nested,
+            connected_since=asked.connected_since,
+            services=asked.services,
+            save_output=asked.save_output,
+            run_nested=asked.run_nested,
             keeper=self.known_secrets,
-            secret_names=self._secret_names,
-            view=ReadOnlySession(session_id, self.definitions, lambda: self.services),
-            know=self._know if shared.durable else None,
-            open_child=self._child_of_call,
-            open_agent=self._agent_of_call,
+            secret_names=asked.secret_names,
+            view=ReadOnlySession(session_id, asked.definitions, asked.own_services),
+            know=asked.know if shared.durable else None,
+            open_child=asked.open_child,
+            open_agent=asked.open_agent,
             model=shared.model,
             deps=shared.deps,
         )
@@ -188,9 +192,30 @@ class SessionCore:
         include them."""
         self.opened_by: ActiveCall | None = None
         """The call that opened the session, for a child session: its turns are part of this call."""
-        self.turns: OtherWork | None = None
+        self.working_turns: OtherWork | None = None
         """The turns of the session that this process works on, while there are some."""
         self._use_policy(policy)
+
+    @property
+    def turns(self) -> OtherWork | None:
+        """The turns of the session that this process works on, or the one that it left while it waits."""
+        return self.working_turns or self.background.left_turn(self.id)
+
+    @property
+    def is_plain(self) -> bool:
+        """True when nothing of the session is in this process alone: it can be forgotten, and opened by its id."""
+        return (
+            self.shared.durable
+            and self.opened_by is None
+            and self.policy is self.shared.policy
+            and self.tools.snapshot() is self.shared.tools.snapshot()
+            and self.tools.depth == 0
+            and self.environment.redactor is None
+            and not self._restrictions
+            and not self.own_batches
+            and not self.run_batches
+            and self.working_turns is None
+        )
 
     # --- its policy
 
@@ -235,11 +260,16 @@ class SessionCore:
             raise ToolwrightError(f"The scope {scope!r:.200} is that of a background run or a turn; use another")
         return self._make_batch(calls, scope, changes, parent, under)
 
-    def start_turn_batch(self, calls: Calls, scope: str) -> Batch:
-        """Start the calls of one answer of a turn; inside of a call, as calls of that call."""
+    def start_turn_batch(self, calls: Calls, scope: str, *, was_left: bool = False) -> Batch:
+        """Start the calls of one answer of a turn; inside of a call, as calls of that call.
+
+        `was_left`: this process left them before, while they waited for a person.
+        """
         parent = CURRENT.get()
         changes: PolicySettings = {} if self.policy.continue_on_failure else {"continue_on_failure": True}
-        return self._make_batch(calls, scope, changes, parent, (), "model").start(at_once=parent is None)
+        return self._make_batch(calls, scope, changes, parent, (), "model").start(
+            at_once=parent is None, was_left=was_left
+        )
 
     def _make_batch(
         self,
@@ -570,7 +600,7 @@ class SessionCore:
             policy.grep_timeout,
             self.known_secrets,
             guard,
-            self.catalogue,
+            self._asked.catalogue,
             **more,
         )
 
@@ -679,6 +709,60 @@ class SessionCore:
     def _redact(self, redactor: Redactor) -> None:
         for environment in self._environments:
             environment.redactor = redactor
+
+
+class _AskedByCalls:
+    """What the environment of a session asks it for. It does not hold the session, or both would wait for the garbage
+    collector when nobody uses them any more: the batches of a session hold it, and so does whoever uses one."""
+
+    __slots__ = ("_core",)
+
+    def __init__(self, core: SessionCore) -> None:
+        self._core = weakref.ref(core)
+
+    def _session(self) -> SessionCore:
+        core = self._core()
+        if core is None:
+            raise ToolwrightError("The session is no longer open, since nobody used it; open it again by its id")
+        return core
+
+    def redact(self, redactor: Redactor) -> None:
+        core = self._core()
+        if core is not None:
+            core._redact(redactor)
+
+    def connected_since(self, provider: str) -> Coroutine[Any, Any, float | None]:
+        return self._session()._connected_since(provider)
+
+    def services(self, origin: Origin, guard: Guard) -> SessionServices:
+        return self._session()._call_services(origin, guard)
+
+    def own_services(self) -> SessionServices:
+        return self._session().services
+
+    def save_output(self, call: CallKey, text: str, known: bool) -> Coroutine[Any, Any, str]:
+        return self._session()._save_output(call, text, known)
+
+    def run_nested(self, run: ActiveCall, calls: Calls) -> Coroutine[Any, Any, list[ToolOutcome]]:
+        return self._session()._run_nested(run, calls)
+
+    def secret_names(self) -> Coroutine[Any, Any, list[str]]:
+        return self._session()._secret_names()
+
+    def definitions(self) -> list[ToolDefinition]:
+        return self._session().definitions()
+
+    def catalogue(self, kv: KeyValue) -> SessionCatalogue:
+        return self._session().catalogue(kv)
+
+    def know(self) -> Coroutine[Any, Any, None]:
+        return self._session()._know()
+
+    def open_child(self, run: ActiveCall, name: str, guard: Guard, agent: AgentParts | None = None) -> ChildSession:
+        return self._session()._child_of_call(run, name, guard, agent)
+
+    def open_agent(self, run: ActiveCall, app: object, guard: Guard) -> Coroutine[Any, Any, ChildSession]:
+        return self._session()._agent_of_call(run, app, guard)
 
 
 class ChildSession(SessionState):

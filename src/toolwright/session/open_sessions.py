@@ -43,6 +43,9 @@ class OpenSessions:
         self._only_runs: set[str] = set()  # sessions that only background runs have used
         # Child sessions live as long as their calls, or another reference to one.
         self._children: WeakValueDictionary[str, SessionCore] = WeakValueDictionary()
+        # Sessions that others may still hold, for whom each stays the same.
+        self._held_cores: WeakValueDictionary[str, SessionCore] = WeakValueDictionary()
+        self._held_sessions: WeakValueDictionary[str, Session] = WeakValueDictionary()
 
     def session(
         self,
@@ -53,9 +56,8 @@ class OpenSessions:
     ) -> Session:
         """The session of an id, for the program; it is opened if it is not yet."""
         core = self.open(session_id, tools, policy, projector)
-        session = self._sessions.get(session_id)
-        if session is None:
-            session = self._sessions[session_id] = Session(core)
+        session = self._sessions.get(session_id) or self._held_sessions.get(session_id)
+        self._sessions[session_id] = session = Session(core) if session is None else session
         return session
 
     def open(
@@ -87,25 +89,41 @@ class OpenSessions:
         if core is None:
             self._shared.lifetime.require_open()
             require_session_id(session_id)
-            core = self._children.get(session_id)
+            core = self._children.get(session_id) or self._held_cores.get(session_id)
             if core is None:
                 core = self._make(session_id, self._shared.policy, self._hooks)
+                self._only_runs.add(session_id)
+            elif session_id in self._children:
+                self._only_runs.add(session_id)
             self._cores[session_id] = core
-            self._only_runs.add(session_id)
         return core
+
+    def hold_weakly(self, core: SessionCore) -> None:
+        """Hold a session only while somebody else does, if this process alone has nothing of it. It is opened again by
+        its id."""
+        id = core.id
+        if self._cores.get(id) is not core or core.hooks is not self._hooks or not core.is_plain:
+            return
+        del self._cores[id]
+        self._held_cores[id] = core
+        session = self._sessions.pop(id, None)
+        if session is not None:
+            self._held_sessions[id] = session
 
     def get(self, session_id: str) -> SessionCore | None:
         """The inside of a session that is open, child sessions excepted."""
-        return self._cores.get(session_id)
+        return self._cores.get(session_id) or self._held_cores.get(session_id)
 
     def forget(self, session_id: str) -> None:
         """Forget a session: its policy, its own tools, and its calls that only this process remembers."""
-        del self._cores[session_id]
+        self._cores.pop(session_id, None)
+        self._held_cores.pop(session_id, None)
+        self._held_sessions.pop(session_id, None)
         self._sessions.pop(session_id, None)
 
     def all(self) -> set[SessionCore]:
         """Every session that is open, child sessions among them."""
-        return {*self._cores.values(), *self._children.values()}
+        return {*self._cores.values(), *self._children.values(), *self._held_cores.values()}
 
     def tool(self, session_id: str, name: str) -> Tool | None:
         """The tool that the session of an id has here under a name."""
@@ -131,11 +149,11 @@ class OpenSessions:
 
     def close(self) -> None:
         """Search log records no longer for the secrets of the sessions."""
-        for core in self._cores.values():
+        for core in (*self._cores.values(), *self._held_cores.values()):
             core.close()
 
     def _find(self, session_id: str) -> SessionCore | None:
-        return self._cores.get(session_id) or self._children.get(session_id)
+        return self._cores.get(session_id) or self._children.get(session_id) or self._held_cores.get(session_id)
 
     def _make(
         self,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -37,6 +37,8 @@ class TurnLog:
         self.last = last
         """The number of the last event."""
         self.ended = False
+        self.left = False
+        """True while the turn waits and this process has left it: only the store has its next events."""
         self.stored = stored
         self._clock = clock
         self._events: deque[tuple[int, float, str, Source]] = deque()
@@ -75,6 +77,18 @@ class TurnLog:
             else:
                 self._above.add(NESTED + kind, {**_data(data), **self._about})
 
+    def add_all(self, kind: str, data: Sequence[Source]) -> None:
+        """Add events of one kind and one instant, and wake the followers."""
+        if self.stored or self._above is not None or len(self._events) + len(data) > MOST:
+            for each in data:
+                self.add(kind, each)
+            return
+        at, first = self._clock.now(), self.last + 1
+        self.last += len(data)
+        self._events.extend([(number, at, kind, each) for number, each in enumerate(data, first)])
+        if data and self._waiters:
+            self.wake()
+
     def push(self, event: AnyEvent) -> None:
         """Add the event of a call."""
         self.add(event.kind, event)
@@ -82,6 +96,11 @@ class TurnLog:
     def end(self) -> None:
         """No event follows; followers that wait are told."""
         self.ended = True
+        self.wake()
+
+    def leave(self) -> None:
+        """This process has left the turn; followers that wait are told."""
+        self.left = True
         self.wake()
 
     def has_after(self, number: int) -> bool:

@@ -34,6 +34,7 @@ from toolwright.session.services.spilled_outputs import save_output
 from toolwright.stores.contracts.journal import CallKey, Ended
 from toolwright.stores.contracts.sessions import NewMessage
 from toolwright.stores.contracts.turns import TURN_SCOPE, Advance, TurnRecord, TurnStore
+from toolwright.stores.contracts.waits import WaitKey
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import (
     Item,
@@ -142,8 +143,11 @@ class TurnRun:
         setting: TurnSetting,
         events: TurnLog,
         above: TurnRun | None = None,
+        *,
+        was_left: bool = False,
     ) -> None:
         self.id = record.id
+        self._was_left = was_left  # by this process, while it waited
         self.above = above
         """The turn that this one is part of, as the turn of a sub-agent."""
         self._below: dict[
@@ -163,12 +167,14 @@ class TurnRun:
         self._stored_answer = record.answer
         self._units: list[NewMessage] = []
         self._advances = 0
-        self.signalled = record.started_at != record.created_at
+        self.signalled = record.started_at != record.created_at or record.token > 1
         """True when there may be messages for it, or a request to stop, in the store."""
         self._used_ids: set[str] = set()
         self._pictures = False
         self._offered: tuple[ToolDefinition, ...] = ()
         self._offered_of: Snapshot | None = None
+        self._seen_tools: Snapshot | None = None
+        self._has_secret_arguments = False  # of one of these tools
         self._outcomes: list[ToolOutcome] = []
         self._resumed = record.token > 1
         self._begun = 0.0
@@ -270,7 +276,8 @@ class TurnRun:
         if self.batch is None and self._answer is None and self._progress.model_calls == 0 and not self._resumed:
             self._log.add("turn.started", {"turn": self.id})
         elif self.batch is not None or self._resumed:
-            self._log.add("turn.continued", {"turn": self.id, "taken_over": self.batch is None})
+            taken_over = self.batch is None and not self._was_left
+            self._log.add("turn.continued", {"turn": self.id, "taken_over": taken_over})
         if self._resumed and self._answer is not None and self.batch is None:
             await self._find_agents()
         conversation: Conversation | None = None
@@ -392,6 +399,11 @@ class TurnRun:
         if not answer.calls:
             return answer
         tools = self._core.all_tools()
+        if tools is not self._seen_tools:
+            self._seen_tools = tools
+            self._has_secret_arguments = any(tool.definition.secret is not None for tool in tools.values())
+        if not self._has_secret_arguments:
+            return answer
         calls = [without_secrets(call, tools.get(call.name) or find(tools, call.name)) for call in answer.calls]
         if all(map(operator.is_, calls, answer.calls)):
             return answer
@@ -669,10 +681,9 @@ class TurnRun:
             self.change = batch.next_change()
             return None
         # A call may also end between two looks at its batch, while the turn is suspended.
-        for outcome in outcomes:
-            if outcome.call_id not in self._told_ends:
-                self._log.add("call.finished", outcome)
-        self._told_ends.clear()
+        told = self._told_ends
+        self._log.add_all("call.finished", [one for one in outcomes if one.call_id not in told] if told else outcomes)
+        told.clear()
         return outcomes
 
     @property
@@ -699,7 +710,8 @@ class TurnRun:
             if self._stopped is not None:
                 return None
         # From here on a request to stop finds the batch, also while the answer is being written.
-        self.batch = batch = self._core.start_turn_batch(list(answer.calls), scope)
+        was_left, self._was_left = self._was_left, False
+        self.batch = batch = self._core.start_turn_batch(list(answer.calls), scope, was_left=was_left)
         if self._stopped is not None:
             batch.cancel(self._stopped[1])
         if not recorded and self._setting.durable:
@@ -741,6 +753,20 @@ class TurnRun:
             outcome = ToolOutcome(entry.intent.key.call_id, entry.intent.tool, "cancelled", reason=said)
             ended.append(Ended(entry.intent.key, outcome, None, self._clock.now(), waited=True))
         await journal.finish_all(ended)
+
+    def requests(self) -> list[WaitKey] | None:
+        """The requests for approval that a waiting turn waits for, if it can be left until one of them is decided; None
+        where its calls must stay in this process."""
+        if self.batch is None or self.above is not None or self._core.opened_by is not None or self._log.unwritten:
+            return None
+        return self.batch.requests()
+
+    def leave(self) -> None:
+        """Leave a turn that waits for these requests: the store has all of it."""
+        assert self.batch is not None
+        self.batch.leave()
+        self.batch = self.change = None
+        self._log.leave()
 
     async def still_waits(self) -> bool:
         """True while one of the calls that the turn waits for has a wait without a resolution."""

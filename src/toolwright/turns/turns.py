@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextvars import copy_context
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +22,9 @@ from msgspec.structs import replace
 from toolwright import jsonx
 from toolwright.argument_checks import require_seconds, require_text
 from toolwright.calls.active_call import CURRENT, ActiveCall
+from toolwright.calls.suspend.approvals import Asked
 from toolwright.calls.suspend.steps import outside, recording
+from toolwright.effects.waiting_room import Watcher
 from toolwright.errors import RuntimeClosed, StoreError, ToolwrightError, TurnError
 from toolwright.ids import uuid7
 from toolwright.log_fields import log_fields
@@ -29,9 +32,19 @@ from toolwright.session.core import SessionCore
 from toolwright.session.open_sessions import OpenSessions
 from toolwright.session.parts import SharedParts
 from toolwright.stores.contracts.turns import ENDED, PREFIX, NewTurn, TurnRecord, TurnStore
+from toolwright.stores.contracts.waits import Resolution
 from toolwright.tools.model import HoldsConnections, ModelClient, Usage
 from toolwright.tools.outcome import Image, encodable
-from toolwright.tools.turn_protocols import AskOptions, Budget, Delivery, TurnAction, TurnEvent, TurnInfo, TurnOutcome
+from toolwright.tools.turn_protocols import (
+    AskOptions,
+    Budget,
+    Delivery,
+    TurnAction,
+    TurnEvent,
+    TurnInfo,
+    TurnOutcome,
+    TurnWait,
+)
 from toolwright.turns.agents import Caller, caller_of, require_depth, require_price, tell_above, turn_id
 from toolwright.turns.conversation import user_content
 from toolwright.turns.event_log import TurnLog, read_chunk
@@ -64,7 +77,20 @@ class TurnCannotContinue(TurnError):
 class LocalTurn:
     """A turn that this process queued or works on: its handles wait for it here."""
 
-    __slots__ = ("_waiters", "above", "cancelled", "error", "form", "id", "log", "model", "outcome", "run")
+    __slots__ = (
+        "__weakref__",
+        "_waiters",
+        "above",
+        "cancelled",
+        "error",
+        "form",
+        "id",
+        "log",
+        "model",
+        "outcome",
+        "run",
+        "was_left",
+    )
 
     def __init__(
         self,
@@ -89,6 +115,8 @@ class LocalTurn:
         """Its end; or "waiting", while it waits."""
         self.error: ToolwrightError | None = None
         """Why it cannot continue here."""
+        self.was_left = False
+        """True when this process left it while it waited, and has not claimed it since."""
         self._waiters: builtins.list[asyncio.Future[None]] = []
 
     @property
@@ -126,7 +154,7 @@ class SessionTurns:
         """True when the worker of this runtime took them: it has a place again when they have ended."""
         self._elsewhere = False
         self._waiters: builtins.list[asyncio.Future[None]] = []
-        core.turns = self
+        core.working_turns = self
 
     # --- for `wait_for_idle`
 
@@ -157,6 +185,11 @@ class SessionTurns:
     def get(self, id: str) -> LocalTurn | None:
         """The turn of an id, if this process has it."""
         return self._local.get(id)
+
+    def returned(self, local: LocalTurn) -> None:
+        """Have a turn again that this process had left; it is the first one."""
+        self._local[local.id] = local
+        local.outcome = None
 
     def enter(self, local: LocalTurn, record: TurnRecord | None = None) -> None:
         """Take a turn that was queued. With `record`, it is begun already, and is to be worked on."""
@@ -279,8 +312,16 @@ class SessionTurns:
                 turns.worker_has_place()
             if not self._local and self.parked is None:
                 turns.leave(self._core.id)
-                self._core.turns = None
+                self._core.working_turns = None
+            elif self.parked is not None and len(self._local) == 1:
+                turns.leave_waiting(self, self._core, self.parked)
             self._tell()
+
+    def left(self) -> None:
+        """This process has left the turn that waits, which was the only one."""
+        self._local.clear()
+        self.parked = None
+        self._core.working_turns = None
 
     def _may_claim(self) -> bool:
         """True when there may be a turn to claim: one that was queued here, or one that the worker here may take."""
@@ -362,6 +403,55 @@ class SessionTurns:
             local.tell()
 
 
+class LeftTurn:
+    """A turn that waits for the decisions of people, and that this process has left: the store has all of it.
+
+    When one of them is there, or the turn is to stop, it is continued as after the end of a process. It is the
+    `OtherWork` of its session until then.
+    """
+
+    __slots__ = ("_turns", "form", "model", "on_worker", "session", "turn", "watches")
+
+    def __init__(self, turns: Turns, session: str, local: LocalTurn, on_worker: bool) -> None:
+        self._turns = turns
+        self.session = session
+        self.turn = local.id
+        self.form = local.form
+        self.model = local.model
+        self.on_worker = on_worker
+        self.watches: builtins.list[Watcher] = []
+
+    @property
+    def busy(self) -> bool:
+        """It only waits."""
+        return False
+
+    def changed(self) -> asyncio.Future[None]:
+        """Never done: it is busy no more before it continues, and then it is another object."""
+        return asyncio.get_running_loop().create_future()
+
+    def cancel(self, reason: str) -> None:
+        """Stop the turn."""
+        self._turns.wake(self.session, reason)
+
+    async def still_waits(self) -> bool:
+        """True while none of the decisions is there."""
+        return len(await self.waits()) == len(self.watches)
+
+    async def waits(self) -> tuple[TurnWait, ...]:
+        """What it waits for."""
+        keys = {watch.key for watch in self.watches}
+        return tuple(
+            TurnWait(wait.key.call.call_id, jsonx.decode(wait.detail, type=Asked).tool, wait.key.kind, self.session)
+            for wait in await self._turns.shared.effects.waits.waiting(self.session)
+            if wait.key in keys
+        )
+
+    def decided(self, news: Resolution | Exception) -> None:
+        """One of the decisions is there, or cannot be waited for."""
+        self._turns.wake(self.session)
+
+
 class Turns:
     """The turns of a runtime: one part of it, which its sessions and its worker use."""
 
@@ -389,6 +479,9 @@ class Turns:
         self.followed: builtins.list[TurnLog] = []
         """The logs that are followed here, once for each follower."""
         self._active: dict[str, SessionTurns] = {}
+        self._left: dict[str, LeftTurn] = {}
+        self._held: WeakValueDictionary[str, LocalTurn] = WeakValueDictionary()
+        """The turns that were left, for those who still have a handle."""
         self._logs: OrderedDict[str, TurnLog] = OrderedDict()
         self._watcher: asyncio.Task[None] | None = None
         self._models: dict[str, ModelClient] = {}
@@ -479,6 +572,7 @@ class Turns:
         record = await self.store.add(new, self.message_quota)
         if record.state in ENDED:
             return Turn(self, record.id, core.id, form=form)
+        self.wake(core.id)  # The turn that waits is the first of the queue, and perhaps the one that is asked for.
         active = self._active.get(core.id)
         local = None if active is None else active.get(id)
         if local is None:
@@ -638,7 +732,8 @@ class Turns:
             form=form,
             durable=self.shared.durable,
         )
-        run = TurnRun(core, record, setting, local.log, local.above)
+        run = TurnRun(core, record, setting, local.log, local.above, was_left=local.was_left)
+        local.was_left = False
         if run.above is not None:
             run.above.add_agent(run)
         if core.opened_by is not None and record.above is not None:
@@ -654,16 +749,20 @@ class Turns:
     async def _watch(self) -> None:
         """Write the events of all running turns, and stop those that another process cancelled."""
         looked = self.clock.monotonic()
-        while self._active:
+        while self._active or self._left:
             await self.clock.sleep(WRITE_EVERY)
             try:
                 for local in self._running():
                     await self._write_events(local)
                 if self.clock.monotonic() - looked >= LOOK:
                     looked = self.clock.monotonic()
-                    for id, reason in (await self.store.signalled()).items():
+                    signalled = await self.store.signalled()
+                    for id, reason in signalled.items():
                         for active in list(self._active.values()):
                             active.signalled(id, reason)
+                    for left in builtins.list(self._left.values()) if signalled else ():
+                        if signalled.get(left.turn) is not None:
+                            left.cancel(signalled[left.turn] or "")
             except StoreError as error:
                 log.warning("Events of turns cannot be written: %s", error, extra=log_fields("turn.not_logged"))
         self._watcher = None
@@ -703,7 +802,69 @@ class Turns:
         active = self._active.get(core.id)
         if active is None:
             active = self._active[core.id] = SessionTurns(self, core)
+            left = self._left.pop(core.id, None)
+            if left is not None:
+                self._return(active, left)
         return active
+
+    # --- turns that wait for people
+
+    def leave_waiting(self, active: SessionTurns, core: SessionCore, local: LocalTurn) -> None:
+        """Leave a turn that waits for the decisions of people and for nothing else, where that is possible: with very
+        many of them, each is a row and an entry here."""
+        run, room = local.run, core.shared.effects.room
+        if not self.shared.durable or core.shared is not self.shared or self.shared.lifetime.closed or run is None:
+            return
+        requests = run.requests()
+        if not requests:
+            return
+        left = LeftTurn(self, core.id, local, active.on_worker)
+        # Nothing is awaited here: a decision that comes is told to the turn, or to what stands for it.
+        watches = room.take_over(requests, left.decided)
+        if watches is None:  # one of its calls is about to continue
+            return
+        left.watches = watches
+        run.leave()
+        local.run, local.was_left = None, True
+        self._held[local.id] = local
+        self._left[core.id] = left
+        active.left()
+        self.leave(core.id)
+        self.sessions().hold_weakly(core)
+        local.tell()
+
+    def _return(self, active: SessionTurns, left: LeftTurn) -> None:
+        """Have a turn that was left among those that are worked on here."""
+        for watch in left.watches:
+            watch.leave()
+        local = self._local_of(left)
+        del self._held[local.id]
+        local.log.left = False
+        active.on_worker = left.on_worker
+        active.returned(local)
+
+    def _local_of(self, left: LeftTurn) -> LocalTurn:
+        """A turn that was left, as the handles of it that there are know it."""
+        local = self._held.get(left.turn)
+        if local is None:
+            local = LocalTurn(left.turn, TurnLog(0, self.clock, stored=True), left.form, left.model)
+            local.was_left = local.log.left = True
+            self._held[local.id] = local
+        return local
+
+    def left_turn(self, session: str) -> LeftTurn | None:
+        """The turn of a session that was left while it waits for people."""
+        return self._left.get(session)
+
+    def wake(self, session: str, cancelled: str | None = None) -> None:
+        """Continue the turn of a session that was left; `cancelled` is why it is to stop."""
+        left = self._left.get(session)
+        if left is None or self.shared.lifetime.closed:
+            return
+        active = self._of(self.sessions().core(session))
+        if cancelled is not None:
+            active.stop_first(left.turn, cancelled)
+        active.work()
 
     def active(self, session: str) -> SessionTurns | None:
         """The turns of a session that this process has."""
@@ -807,6 +968,9 @@ class Turns:
         """Stop working. Unfinished turns stay in the store, and are continued by the next process."""
         if not self._closing.done():
             self._closing.set_result(None)
+        self._left.clear()
+        for local in builtins.list(self._held.values()):
+            local.tell()
         for log in self.followed:
             log.wake()
         for active in list(self._active.values()):
@@ -835,8 +999,14 @@ class Turns:
             )
         if record is None:
             raise TurnError(f"There is no turn {id!r:.200} here; `turns()` lists them", "not_found")
-        active = self._active.get(record.session)
-        return Turn(self, record.id, record.session, None if active is None else active.get(id))
+        left = self._left.get(record.session)
+        waits = await left.waits() if left is not None and left.turn == id else ()
+        active = self._active.get(record.session)  # Not before: it may have continued meanwhile.
+        local = None if active is None else active.get(id)
+        if local is None and left is not None and self._left.get(record.session) is left and left.turn == id:
+            local = self._local_of(left)
+            local.outcome = local.outcome or replace(waiting_outcome(record), waits=waits)
+        return Turn(self, record.id, record.session, local)
 
     async def list(
         self, session: str | None, *, active: bool = False, limit: int = 100, prefix: str = ""
@@ -932,6 +1102,14 @@ class Turn:
             if local.outcome is not None and local.ended:
                 return local.outcome
             active = turns.active(self.session_id)
+            left = turns.left_turn(self.session_id) if active is None else None
+            if left is not None and left.turn == self.id and local.outcome is not None and not to_the_end:
+                change = local.changed()
+                if await left.still_waits() and local.outcome is not None:
+                    change.cancel()
+                    return local.outcome
+                await change  # a decision of another process is about to be noticed
+                continue
             parked = None if active is None else active.parked
             if not to_the_end and parked is not None and parked.outcome is not None and parked.run is not None:
                 change = local.changed()
@@ -974,7 +1152,8 @@ class Turn:
                     yield event
                 if events.ended:
                     return
-                continue
+                if not events.left:
+                    continue
             try:
                 ended = (await self._record()).state in ENDED
                 chunks = await turns.store.events(self.id, number)
@@ -1023,6 +1202,9 @@ class Turn:
     async def _cancel(self, reason: str) -> bool:
         turns = self._turns
         reason = encodable(require_text("reason", reason))
+        left = turns.left_turn(self.session_id)
+        if left is not None and left.turn == self.id:
+            left.cancel(reason)
         active = turns.active(self.session_id)
         stopped = None if active is None else active.stop_first(self.id, reason)
         if stopped is False:
@@ -1065,7 +1247,7 @@ async def _follow_here(turns: Turns, events: TurnLog, after: int) -> AsyncIterat
             for event in events.after(number):
                 number = event.number
                 yield event
-            if events.ended and number >= events.last:
+            if (events.ended or events.left) and number >= events.last:
                 return
             turns.shared.lifetime.require_open()
             await change

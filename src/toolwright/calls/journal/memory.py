@@ -106,6 +106,13 @@ class MemoryJournal:
             self._store.leave(suspension.key)  # else it may run again
         return True
 
+    @property
+    def lasting(self) -> bool:
+        return False
+
+    def leave(self, call: ActiveCall) -> None:
+        raise NotImplementedError("Only this process remembers its calls.")
+
     def uses_effects(self, key: CallKey) -> None:
         self._store.enter(key)
 

@@ -189,6 +189,13 @@ class StoreJournal:
         if call.key is not None and self._live.get(call.key) is call:
             del self._live[call.key]
 
+    @property
+    def lasting(self) -> bool:
+        return True
+
+    def leave(self, call: ActiveCall) -> None:
+        self._drop(call)
+
     def uses_effects(self, key: CallKey) -> None:
         pass  # The store has the intent of the call, and that is enough.
 

@@ -207,7 +207,11 @@ async def ask_approval(call: ActiveCall, request: ApprovalRequest) -> Failure | 
             call.decision = Decision(verdict, remembered.at, remembered.by, remembered.reason, always=True)
             return None if remembered.effect == "allow" else _denied(call, request, remembered.reason)
     opened = functools.partial(say_waiting, call, request.kind, request.rule)
-    return _answer(call, request, await put_request(call, request, opened))
+    try:
+        resolution = await put_request(call, request, opened)
+    finally:
+        enter(call).request = None
+    return _answer(call, request, resolution)
 
 
 async def put_request(call: ActiveCall, request: ApprovalRequest, opened: Opened) -> Resolution:
@@ -233,6 +237,7 @@ async def put_request(call: ActiveCall, request: ApprovalRequest, opened: Opened
         "secret": call.tool.definition.secret,
     }
     wait = Wait(WaitKey(key, request.kind, name), now, deadline, jsonx.encode(asked))
+    enter(call).request = wait.key
     return await env.effects.wait(wait, opened)
 
 

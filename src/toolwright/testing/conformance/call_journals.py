@@ -15,6 +15,7 @@ from msgspec import Struct
 from toolwright.errors import ReplayMismatch
 from toolwright.runtime.runtime import Runtime
 from toolwright.testing.conformance.controllers import raised
+from toolwright.testing.models import ScriptedModel
 from toolwright.tools.call import ToolCall
 from toolwright.tools.context import ToolContext
 from toolwright.tools.function import tool
@@ -200,6 +201,34 @@ async def a_completed_call_is_replayed_with_its_completion(runtime: Runtime) -> 
     assert (outcome.value, again.value, again.replayed, len(keys)) == ({"sent": True}, {"sent": True}, True, 1)
 
 
+async def a_call_of_a_turn_that_waits_for_a_person_runs_once_after_the_decision(runtime: Runtime) -> None:
+    ran: list[int] = []
+
+    @tool(approval="required")
+    async def reserve(seat: int) -> str:
+        ran.append(seat)
+        return f"seat {seat}"
+
+    runtime.tools.register(reserve)
+    model = ScriptedModel([[ToolCall(id="c1", name="reserve", arguments={"seat": 1})], "It is yours."])
+    for session in ("s", "t"):  # a journal that outlives the process leaves the call while it waits
+        turn = await runtime.session(session).start_turn("A seat, please.", model=model)
+        assert (await turn).status == "waiting"
+        (approval,) = await runtime.approvals(session)
+        if session == "s":
+            await runtime.approve(approval.key)
+            outcome = await turn.wait()
+            assert outcome is not None
+            assert (outcome.status, [call.value for call in outcome.calls]) == ("answered", ["seat 1"])
+        else:
+            await turn.cancel("no longer needed")
+            outcome = await turn.wait()
+            assert outcome is not None
+            assert (outcome.status, [call.may_have_run for call in outcome.calls]) == ("cancelled", [False])
+        assert await runtime.approvals(session) == []
+        assert ran == [1]
+
+
 async def the_same_id_twice_in_a_batch_runs_once(runtime: Runtime) -> None:
     desk, session = _Desk(runtime), runtime.session("s")
     first, second = await session.run_batch([desk.call(), desk.call()])
@@ -222,6 +251,7 @@ CALL_JOURNALS: tuple[CallJournalCase, ...] = tuple(
         arguments_are_the_same_in_any_spelling,
         a_call_that_lacked_a_connection_runs_once_there_is_one,
         a_completed_call_is_replayed_with_its_completion,
+        a_call_of_a_turn_that_waits_for_a_person_runs_once_after_the_decision,
         the_same_id_twice_in_a_batch_runs_once,
     )
 )
