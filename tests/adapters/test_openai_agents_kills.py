@@ -103,16 +103,16 @@ def require_continued(crashes: CrashKit, acknowledged: dict[str, str]) -> None:
 
 @pytest.mark.promise("ADP-03", "ADP-05")
 def test_a_run_that_is_killed_at_any_point_continues_with_no_effect_twice(crashes, tmp_path, zygote):
-    # How often a store commits depends on time: only the first of these points are certain.
-    points = [each for each in crashes.points(PROGRAM) if each[1] <= 15][::2]
+    points, kills = crashes.points(PROGRAM)[::2], 0
     assert Counter(crashes.ledger) == Counter(set(CALLS) - {"look a", "order f"})
     for number, (point, nth) in enumerate(points):
         (folder := tmp_path / str(number)).mkdir()
         with CrashKit(folder, zygote=zygote) as kit:
-            killed = kit.kill_at(point, PROGRAM, nth=nth)
+            killed = kit.start_doomed(point, PROGRAM, nth=nth).wait()
+            kills += killed.killed  # how often a program commits depends on time: the last of them may not come
             acknowledged = dict(killed.said[-1][1]) if killed.said and killed.said[-1][0] == "results" else {}
             require_continued(kit, acknowledged)
-    assert len(points) >= 30
+    assert kills >= 30
 
 
 RECORDED = """
@@ -152,12 +152,12 @@ async def main():
 
 @pytest.mark.promise("ADP-05")
 def test_a_run_of_a_model_with_fresh_ids_is_killed_anywhere_and_pays_nothing_twice(crashes, tmp_path, zygote):
-    points = [each for each in crashes.points(RECORDED) if each[1] <= 8][::3]
+    points = crashes.points(RECORDED)[::3]
     assert len(points) >= 10
     for number, (point, nth) in enumerate(points):
         (folder := tmp_path / f"r{number}").mkdir()
         with CrashKit(folder, zygote=zygote) as kit:
-            kit.kill_at(point, RECORDED, nth=nth)
+            kit.start_doomed(point, RECORDED, nth=nth).wait()
             assert kit.run(RECORDED).said == [["done", 10]]
             effects = Counter(each for each in kit.ledger if each.startswith("pay"))
             assert max(effects.values()) == 1, (point, nth, kit.ledger)
