@@ -12,6 +12,7 @@ from bench.sections import (
     durable_peers,
     files,
     imports,
+    mcp_client,
     peers,
     recovery,
     redaction,
@@ -43,6 +44,7 @@ SECTIONS: dict[str, Section] = {
     "bash": bash.section,
     "turns": turns.section,
     "turn-peers": turn_peers.section,
+    "mcp-client": mcp_client.section,
     "adapters": adapters.section,
 }
 

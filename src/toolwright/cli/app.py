@@ -17,6 +17,7 @@ from toolwright.cli.commands import (
     files,
     kv,
     mcp_serve,
+    mcp_servers,
     questions,
     runs,
     schedules,
@@ -65,7 +66,10 @@ GROUPS: dict[str, tuple[str, list[Callable[..., None]]]] = {
             schedules.rm,
         ],
     ),
-    "mcp": ("Serve tools to MCP clients.", [mcp_serve.serve]),
+    "mcp": (
+        "Serve tools to MCP clients, and keep a file of MCP servers whose tools are used.",
+        [mcp_serve.serve, mcp_servers.add, mcp_servers.list_, mcp_servers.test, mcp_servers.rm],
+    ),
     "kv": ("Read and write the named values of a session.", [kv.list_, kv.get, kv.set_, kv.rm]),
     "secrets": (
         "Set, list and remove the secrets of a session. Their values are never printed.",

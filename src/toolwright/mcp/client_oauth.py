@@ -83,16 +83,18 @@ async def authorisation(
     if client_secret is not None:
         secrets.learn(f"oauth.{settings.name}", client_secret)
     if given.redirect is None:
-        if given.client_id is None or client_secret is None:
+        if given.client_id is None or client_secret is None or given.issuer is None:
             raise ToolwrightError(
                 f"The MCP server {settings.name!r} has OAuth(...) with neither a client's credentials nor a way to ask "
-                "a person; give client_id and client_secret, or redirect and callback"
+                "a person; give client_id, client_secret and issuer, or redirect and callback"
             )
-        return ClientCredentialsOAuthProvider(url, storage, given.client_id, client_secret, scope=given.scope)
+        return ClientCredentialsOAuthProvider(
+            url, storage, given.client_id, client_secret, scope=given.scope, issuer=given.issuer
+        )
     if given.client_id is not None and await storage.get_client_info() is None:
         known: dict[str, Any] = {"client_id": given.client_id, "redirect_uris": [given.redirect_uri]}
         if client_secret is not None:
-            known["client_secret"] = client_secret
+            known |= {"client_secret": client_secret, "token_endpoint_auth_method": "client_secret_basic"}
         await storage.set_client_info(OAuthClientInformationFull.model_validate(known))
     metadata = {"client_name": given.client_name, "redirect_uris": [given.redirect_uri], "scope": given.scope}
 

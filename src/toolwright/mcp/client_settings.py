@@ -49,6 +49,8 @@ class OAuth:
 
     client_id: str | None = None
     client_secret: str | None = None
+    issuer: str | None = None
+    """The address of the authorisation server that the client's credentials are for; they are sent to no other."""
     scope: str | None = None
     client_name: str = "toolwright"
     client_metadata_url: str | None = None

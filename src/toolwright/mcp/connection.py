@@ -29,7 +29,7 @@ from toolwright.mcp.client_input import CallInput, InputAnswers
 from toolwright.mcp.client_oauth import authorisation
 from toolwright.mcp.client_redaction import ServerSecrets
 from toolwright.mcp.client_result import not_connected, read_result
-from toolwright.mcp.client_settings import ServerSettings
+from toolwright.mcp.client_settings import OAuth, ServerSettings
 from toolwright.mcp.client_stdio import Launch, stdio_transport
 from toolwright.mcp.client_variables import SESSION, Variables
 from toolwright.mcp.pins import changed, pin_of
@@ -48,6 +48,8 @@ _MOST_PAGES = 100
 _FIRST_DELAY = 0.5
 """Seconds before the second attempt to connect; each delay is twice the one before."""
 _LONGEST_DELAY = 60.0
+_PERSON = 600.0
+"""Seconds that a person may take to authorise."""
 _STEADY = 30.0
 """Seconds after which a connection counts as good, so that the next delay is the first one again."""
 _LIST_EVERY = 1.0
@@ -83,6 +85,7 @@ class Connection:
         self._error: str | None = None
         self._tools: dict[str, tuple[str, Tool]] = {}  # by our names, each with its pin
         self._pins: dict[str, str] = {}
+        self._listed_pins: dict[str, str] = {}
         self._changed: set[str] = set()
         self._left_out: dict[str, str] = {}
         self._connections = 0
@@ -105,6 +108,7 @@ class Connection:
             tools=tuple(sorted(self._tools)),
             left_out=dict(self._left_out),
             changed=tuple(sorted(self._changed)),
+            pins=dict(self._listed_pins),
             connected=self._connections,
         )
 
@@ -223,14 +227,14 @@ class Connection:
 
         async with AsyncExitStack() as stack:
             try:
-                async with asyncio.timeout(settings.connect_timeout):
+                async with asyncio.timeout(self._connect_seconds()):
                     transport = await self._transport(ended)
                     client = await stack.enter_async_context(self._client(transport))
                     self._require_protocol(client)
                     live = LiveServer(settings, client, self._secrets, self._host.clock, self._list_now)
                     listed = await self._read_list(client)
             except TimeoutError:
-                raise ToolwrightError(f"it did not answer within {settings.connect_timeout:g} seconds") from None
+                raise ToolwrightError(f"it did not answer within {self._connect_seconds():g} seconds") from None
             await self._take(listed, live)
             if lost:
                 raise ToolwrightError(lost[0])
@@ -372,6 +376,11 @@ class Connection:
             list_roots_callback=self._roots if settings.roots else None,
         )
 
+    def _connect_seconds(self) -> float:
+        """How long connecting may take: a person who is sent to a page takes longer than a server."""
+        auth, seconds = self._settings.auth, self._settings.connect_timeout
+        return max(seconds, _PERSON) if isinstance(auth, OAuth) and auth.redirect is not None else seconds
+
     def _require_protocol(self, client: Client) -> None:
         wanted, agreed = self._settings.protocol, client.protocol_version
         if wanted == "2026-07-28" and agreed != wanted:
@@ -450,6 +459,7 @@ class Connection:
                 wanted[tool.name] = tool
         pins = {name: pin_of(tool) for name, tool in wanted.items()}
         await self._compare(pins)
+        self._listed_pins = pins
         names = tool_names(settings.name, wanted)
         kept: set[str] = set()
         for own, tool in wanted.items():

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from toolwright import jsonx
+from toolwright.errors import InvalidArguments
 from toolwright.mcp.client_redaction import ServerSecrets
 from toolwright.mcp.client_settings import ServerSettings
 from toolwright.mcp.schema_bombs import require_cheap
@@ -14,7 +16,7 @@ from toolwright.mcp.tool_names import LONGEST_TITLE, clean_schema, clean_text
 from toolwright.tools.arguments import Arguments
 from toolwright.tools.context import ToolContext
 from toolwright.tools.options import ToolOptions
-from toolwright.tools.raw_schema import OutputCheck, compile_output_schema
+from toolwright.tools.raw_schema import OutputCheck, Validate, compile_output_schema
 from toolwright.tools.retry_policy import RetryPolicy
 from toolwright.tools.tool import Tool
 
@@ -94,8 +96,29 @@ def make_tool(
         handler=run,
         **cast("ToolOptions", options),
     )
+    made.validate = _without_nulls(made.validate, input_schema)
     made.check_output = None  # checked by the call, which names the server as the culprit
     return made
+
+
+def _without_nulls(validate: Validate, schema: Mapping[str, Any]) -> Validate:
+    """Arguments that fit when the nulls of optional parameters are left out, as models write them for "nothing"."""
+    required = schema.get("required")
+    needed = frozenset(required) if isinstance(required, list) else frozenset()
+
+    def validated(raw: bytes) -> dict[str, Any]:
+        try:
+            return validate(raw)
+        except InvalidArguments:
+            given = None if b"null" not in raw else jsonx.decode(raw)
+            if not isinstance(given, dict):
+                raise
+            left = {name: value for name, value in given.items() if value is not None or name in needed}
+            if len(left) == len(given):
+                raise
+            return validate(jsonx.encode(left))
+
+    return validated
 
 
 def _schema(schema: Mapping[str, Any], tool: str, secrets: ServerSecrets) -> dict[str, Any]:

@@ -32,6 +32,8 @@ class RemoteStatus(Struct, frozen=True, kw_only=True):
     """Its tools that are not in the registry, each with the reason."""
     changed: tuple[str, ...] = ()
     """Tools whose description, schema or hints are not what they were when they were first seen."""
+    pins: dict[str, str] = {}
+    """A hash of each tool as the server describes it, by the server's names."""
     connected: int = 0
     """How often it was connected."""
 

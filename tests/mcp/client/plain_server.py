@@ -47,6 +47,11 @@ def tools(folder: Path) -> list[types.Tool]:
         types.Tool(name="fail", description="Fails.", input_schema=OBJECT),
         types.Tool(name="media", description="Gives everything.", input_schema=OBJECT),
         types.Tool(name="progress", description="Reports progress.", input_schema=OBJECT),
+        types.Tool(
+            name="optional",
+            description="Has an optional parameter.",
+            input_schema={**TEXT, "properties": {"text": {"type": "string"}, "more": {"type": "string"}}},
+        ),
         types.Tool(name="logs", description="Writes to the log.", input_schema=OBJECT),
         types.Tool(name="tell_change", description="Says that the list has changed.", input_schema=OBJECT),
         types.Tool(name="ask", description="Asks a person.", input_schema=TEXT),
@@ -119,6 +124,8 @@ async def call(folder: Path, context: Any, params: types.CallToolRequestParams) 
             return text("done")
         case "ask":
             return await ask(folder, context, params)
+        case "optional":
+            return text(json.dumps(given))
         case "logs":
             await context.session.send_log_message("info", "looking", related_request_id=context.request_id)
             return text("done")

@@ -5,6 +5,7 @@ It speaks the revision of 2025 over stdio, and starts in no time. Each behaviour
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,14 @@ from typing import Any
 
 FOLDER, BEHAVIOUR = Path(sys.argv[1]), sys.argv[2]
 OBJECT: dict[str, Any] = {"type": "object"}
+MODERN = "modern" in BEHAVIOUR
+KILL = re.search(r"kill:(\w+):(\d+)", BEHAVIOUR)
+
+
+def die_at(place: str) -> None:
+    """End as if killed, in the call and at the place that the behaviour names; calls count over all restarts."""
+    if KILL is not None and KILL[1] == place and len((FOLDER / "calls").read_text().splitlines()) == int(KILL[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def note(name: str, text: str) -> None:
@@ -98,8 +107,13 @@ def listing() -> list[dict[str, Any]]:
 
 
 def call(id: Any, params: dict[str, Any]) -> None:
+    note("calls", "call")
+    die_at("before")
     note("effects", str(params["arguments"].get("text", "")))
+    die_at("after")
     done: dict[str, Any] = {"content": [{"type": "text", "text": "done"}]}
+    if MODERN:
+        done["resultType"] = "complete"
     match BEHAVIOUR:
         case "gigabyte":
             sys.stdout.write('{"jsonrpc": "2.0", "id": ' + json.dumps(id) + ', "result": {"content": "')
@@ -156,6 +170,7 @@ def call(id: Any, params: dict[str, Any]) -> None:
                 said.append(answer.get("result", {}).get("content", {}).get("text") or answer["error"]["message"])
             done = {"content": [{"type": "text", "text": json.dumps(said)}]}
     send({"id": id, "result": done})
+    die_at("answered")
 
 
 def main() -> None:
@@ -187,8 +202,14 @@ def main() -> None:
                         "result": {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info},
                     }
                 )
+            case "server/discover" if MODERN:
+                capabilities = {"tools": {}}
+                found = {"supportedVersions": ["2026-07-28"], "capabilities": capabilities, "resultType": "complete"}
+                send({"id": message["id"], "result": {**found, "ttlMs": 0, "cacheScope": "public"}})
             case "tools/list":
                 result: dict[str, Any] = {"tools": listing()}
+                if MODERN:
+                    result |= {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"}
                 if BEHAVIOUR == "endless_list":
                     result["nextCursor"] = "more"
                 send({"id": message["id"], "result": result})

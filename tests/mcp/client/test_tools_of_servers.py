@@ -45,6 +45,12 @@ async def test_arguments_are_checked_before_anything_is_sent(plain, opened, fold
     assert lines(folder / "effects") == []
 
 
+async def test_a_null_for_an_optional_parameter_is_left_out(opened, folder):
+    runtime = await opened(stdio(folder))
+    assert (await call(runtime, "optional", text="a", more=None)).value == '{"text": "a"}'
+    assert (await call(runtime, "optional", text=None)).failure.category == "invalid_arguments"
+
+
 @pytest.mark.promise("MCP-01")
 async def test_a_result_that_breaks_the_servers_own_schema_is_a_failure(plain, opened):
     runtime = await opened(plain())

@@ -13,7 +13,7 @@ from toolwright.cli.display.output import Screen, print_json, print_text, set_up
 from toolwright.cli.display.styles import seconds, state_text
 from toolwright.cli.exits import reported
 from toolwright.cli.input import options
-from toolwright.cli.input.apps import load_app
+from toolwright.cli.input.apps import known_tools, load_app
 from toolwright.cli.input.arguments import read_arguments
 from toolwright.cli.input.sources import require_tool
 from toolwright.cli.input.stores import named_store
@@ -58,9 +58,9 @@ def call(
         used = options.with_policy(
             load_app(app, tools), timeout=timeout, read_only=read_only, approve=approve, spill_dir=spill_dir
         )
-        tool = require_tool(used.catalogue(), name)
-        one = ToolCall(name=name, arguments=read_arguments(arguments or (), tool), id=call_id, source="user")
         store = named_store(db)
+        tool = require_tool(known_tools(used, store), name)
+        one = ToolCall(name=name, arguments=read_arguments(arguments or (), tool), id=call_id, source="user")
         with stdout_kept_clean():
             finished = asyncio.run(
                 run_calls([one], used, store=store, session=session, scope=scope, events_file=events)

@@ -10,7 +10,7 @@ from toolwright.cli.display.output import Screen, print_json, set_up_log
 from toolwright.cli.display.tool_table import definition_data, definition_table
 from toolwright.cli.exits import reported
 from toolwright.cli.input import options
-from toolwright.cli.input.apps import load_app
+from toolwright.cli.input.apps import known_tools, load_app
 from toolwright.cli.input.payload import provider_named
 from toolwright.cli.input.sources import require_tool
 
@@ -36,7 +36,7 @@ def tools(
     with reported():
         set_up_log(verbose)
         shape = None if provider is None else provider_named(provider)
-        registry = load_app(app, tools).catalogue()
+        registry = known_tools(load_app(app, tools))
         found = [require_tool(registry, name).definition for name in names] if names else registry.definitions()
         if shape is not None:
             print_json(shape.write_tools(found))

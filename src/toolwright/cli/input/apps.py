@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -11,9 +12,10 @@ from typing import Any
 from toolwright.app import App
 from toolwright.app_options import Lifespan
 from toolwright.cli.exits import BadInput
-from toolwright.cli.input.project import find_project
+from toolwright.cli.input.project import Project, find_project
 from toolwright.cli.input.sources import import_source, load_tools
-from toolwright.tools.registry import Catalogue
+from toolwright.stores.opening import MEMORY
+from toolwright.tools.registry import Catalogue, ToolRegistry
 
 
 def load_app(named: str | None, tools: Sequence[str] | None, *, directory: Path | None = None) -> App:
@@ -24,14 +26,40 @@ def load_app(named: str | None, tools: Sequence[str] | None, *, directory: Path 
     """
     if named is not None and tools:
         raise BadInput("--app and --tools are both given; an app has its tools: leave out --tools")
+    project = None
     if named is None and not tools:
         project = find_project(directory or Path.cwd())
         named = None if project is None else project.app()
         directory = directory if project is None else project.directory
     if named is not None:
         return _import_app(named, directory or Path.cwd())
+    servers = _servers(project) if project is not None else []
+    if servers and project is not None and "tools" not in project.table:
+        return App(tools=servers)
     found = load_tools(tools, directory=directory)
-    return App(tools=found.tools.snapshot().values(), capabilities=found.capabilities)
+    return App(tools=[*found.tools.snapshot().values(), *servers], capabilities=found.capabilities)
+
+
+def _servers(project: Project) -> list[Any]:
+    """The MCP servers of a project's file; none where it names no file."""
+    file = project.mcp()
+    if file is None:
+        return []
+    from toolwright.mcp import McpServer
+
+    return list(McpServer.from_file(file))
+
+
+def known_tools(app: App, store: str | None = None) -> Catalogue:
+    """The tools of an app with those of its servers, which are connected to for as long as it takes to read them."""
+    if not app.remote_tools:
+        return app.catalogue()
+
+    async def read() -> list[Any]:
+        async with App(tools=app.remote_tools, automatic=()).open(store or MEMORY, worker=False) as runtime:
+            return list(runtime.tools.snapshot().values())
+
+    return ToolRegistry([*app.catalogue().snapshot().values(), *asyncio.run(read())])
 
 
 def load_app_with_model(named: str | None, tools: Sequence[str] | None, model: str | None) -> App:
@@ -41,7 +69,7 @@ def load_app_with_model(named: str | None, tools: Sequence[str] | None, model: s
         BadInput: it has no model, or the code cannot be loaded.
     """
     project = find_project(Path.cwd())
-    says_nothing = project is None or not {"app", "tools"} & project.table.keys()
+    says_nothing = project is None or not {"app", "mcp", "tools"} & project.table.keys()
     found = App() if named is None and not tools and says_nothing else load_app(named, tools)
     if model is not None:
         found = found.but(model=model)

@@ -58,6 +58,21 @@ class Project(NamedTuple):
             raise BadInput(f'[tool.toolwright] in {self._file!r} has db = {db!r}; write a path, as in db = "agent.db"')
         return db if is_url(db) else str(self.directory / Path(db).expanduser())
 
+    def mcp(self) -> str | None:
+        """Where its file of MCP servers is, if it names one.
+
+        Raises:
+            BadInput: it does so in another way than by text.
+        """
+        named = self.table.get("mcp")
+        if named is None:
+            return None
+        if not isinstance(named, str) or not named:
+            raise BadInput(
+                f'[tool.toolwright] in {self._file!r} has mcp = {named!r}; write a path, as in mcp = "mcp.json"'
+            )
+        return str(self.directory / Path(named).expanduser())
+
     @property
     def _file(self) -> str:
         return str(self.directory / "pyproject.toml")

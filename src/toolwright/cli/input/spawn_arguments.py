@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from toolwright.app import App
-from toolwright.cli.input.apps import load_app
+from toolwright.cli.input.apps import known_tools, load_app
 from toolwright.cli.input.arguments import read_arguments
 from toolwright.cli.input.sources import require_tool
 from toolwright.cli.input.stores import store_to_fill
@@ -36,5 +36,5 @@ def read_start(
         BadInput: no store or no such tool is named, or the words are no arguments.
     """
     store, found = store_to_fill(db), load_app(app, sources)
-    arguments = read_arguments(words or (), require_tool(found.catalogue(), name))
+    arguments = read_arguments(words or (), require_tool(known_tools(found, store), name))
     return Start(store, found, session, name, arguments)

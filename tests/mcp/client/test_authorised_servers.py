@@ -1,0 +1,136 @@
+"""Servers that want to know who asks: bearer tokens, and OAuth with its tokens among the secrets."""
+
+import asyncio
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+from urllib.parse import parse_qs
+
+import pytest
+
+from toolwright.mcp import McpServer, OAuth
+
+
+class Guarded(BaseHTTPRequestHandler):
+    """A server of the revision of 2025 that answers in JSON, and an authorisation server that knows one client."""
+
+    token = "token-1-of-the-service"
+    granted: ClassVar[list[str]] = []
+
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):
+        base = f"http://127.0.0.1:{self.server.server_port}"  # type: ignore[attr-defined]
+        if "oauth-protected-resource" in self.path:
+            return self.reply(200, {"resource": f"{base}/mcp", "authorization_servers": [base]})
+        if "oauth-authorization-server" in self.path or "openid-configuration" in self.path:
+            found = {
+                "issuer": base,
+                "authorization_endpoint": f"{base}/authorize",
+                "token_endpoint": f"{base}/token",
+                "response_types_supported": ["code"],
+                "grant_types_supported": ["client_credentials"],
+                "token_endpoint_auth_methods_supported": ["client_secret_basic"],
+            }
+            return self.reply(200, found)
+        return self.reply(405, {})
+
+    def do_DELETE(self):
+        self.reply(405, {})
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        if self.path == "/token":
+            assert parse_qs(body.decode())["grant_type"] == ["client_credentials"]
+            self.granted.append("token")
+            return self.reply(200, {"access_token": self.token, "token_type": "Bearer", "expires_in": 3600})
+        if self.headers.get("authorization") != f"Bearer {self.token}":
+            base = f"http://127.0.0.1:{self.server.server_port}"  # type: ignore[attr-defined]
+            where = f'Bearer resource_metadata="{base}/.well-known/oauth-protected-resource/mcp"'
+            return self.reply(401, {}, **{"WWW-Authenticate": where})
+        message = json.loads(body)
+        result: dict[str, Any]
+        match message.get("method"):
+            case "initialize":
+                info = {"name": "guarded", "version": "1"}
+                result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+            case "tools/list":
+                result = {"tools": [{"name": "leak", "inputSchema": {"type": "object"}}]}
+            case "tools/call":
+                result = {"content": [{"type": "text", "text": f"your token is {self.token}"}]}
+            case method:
+                if "id" not in message:
+                    return self.reply(202, None)
+                return self.reply(
+                    200, {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": f"no {method}"}}
+                )
+        return self.reply(200, {"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+    def reply(self, status, body, **headers):
+        content = b"" if body is None else json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+
+@pytest.fixture
+def guarded():
+    Guarded.granted = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Guarded)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/mcp"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+async def leak(runtime):
+    [outcome] = await runtime.session("s").run_batch([{"name": "guarded__leak", "arguments": {}}])
+    return outcome
+
+
+@pytest.mark.promise("MCP-02")
+async def test_a_bearer_token_authorises_each_request_and_is_redacted(opened, guarded, monkeypatch):
+    monkeypatch.setenv("GUARDED_TOKEN", Guarded.token)
+    runtime = await opened(McpServer.http("guarded", guarded, auth="${GUARDED_TOKEN}"))
+    outcome = await leak(runtime)
+    assert outcome.ok, outcome
+    assert outcome.value.startswith("your token is [secret:")
+
+
+@pytest.mark.promise("MCP-02")
+async def test_headers_authorise_each_request(opened, guarded):
+    runtime = await opened(McpServer.http("guarded", guarded, headers={"Authorization": f"Bearer {Guarded.token}"}))
+    outcome = await leak(runtime)
+    assert outcome.value.startswith("your token is [secret:")
+
+
+@pytest.mark.promise("MCP-02")
+async def test_a_server_that_refuses_the_token_is_told(opened, guarded):
+    runtime = await opened(McpServer.http("guarded", guarded, auth="wrong-token", connect_timeout=3.0))
+    [status] = runtime.servers()
+    assert status.state != "connected"
+    assert "wrong-token" not in repr(status)
+
+
+@pytest.mark.promise("MCP-02")
+async def test_the_tokens_of_oauth_are_stored_among_the_secrets_and_used_again(opened, guarded, file):
+    auth = OAuth(client_id="me", client_secret="my-client-secret", issuer=guarded.removesuffix("/mcp"))
+    first = await opened(McpServer.http("guarded", guarded, auth=auth), store=file)
+    outcome = await leak(first)
+    assert outcome.value.startswith("your token is [secret:"), (outcome, first.servers())
+    stored = json.loads(await first.session("mcp").secrets.get("oauth.guarded.tokens"))
+    assert stored["access_token"] == Guarded.token
+    await first.close()
+    second = await opened(McpServer.http("guarded", guarded, auth=auth), store=file)
+    assert (await leak(second)).ok
+    await asyncio.sleep(0)
+    assert Guarded.token.encode() not in file.read_bytes()
