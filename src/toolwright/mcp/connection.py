@@ -143,27 +143,15 @@ class Connection:
 
         call = CallInput(ctx)
         try:
-            if tool.in_rounds:
-                result = await call_in_rounds(
-                    live,
-                    tool.own_name,
-                    arguments,
-                    call,
-                    self._answers,
-                    repeatable=tool.repeatable,
-                    on_crash=tool.on_crash,
-                )
-            else:
-                server = await live()
-                answer = await server.send(tool.own_name, arguments, call, repeatable=tool.repeatable)
-                if not isinstance(answer, mcp_types.CallToolResult):
-                    raise ToolError(
-                        f"The MCP server {self._settings.name!r} asks for input, which the tool {tool.own_name!r} may "
-                        "not have",
-                        category="external",
-                        code="mcp_input_refused",
-                    )
-                result = answer
+            result = await call_in_rounds(
+                live,
+                tool.own_name,
+                arguments,
+                call,
+                self._answers,
+                repeatable=tool.repeatable,
+                step_policy=tool.step_policy,
+            )
         except ToolError as error:
             if error.failure.category in ("unavailable", "interrupted"):
                 self._look_again()
@@ -488,8 +476,10 @@ class Connection:
         if settings.pins is not None and settings.pins.get(listed.name) != pin:
             state = "is not pinned" if listed.name not in settings.pins else "is not what it was when it was pinned"
             return f"it {state}; look at it, and pin it with: toolwright mcp test {settings.name} --pin"
-        in_rounds = live.modern and (settings.elicitation or settings.sampling is not None or bool(settings.roots))
-        key = f"{pin}{in_rounds}"
+        asks = settings.elicitation or settings.sampling is not None or bool(settings.roots)
+        # A server of 2025 that asks keeps its call open, and ends with it: only a result that asks can be continued.
+        in_steps = self._host.durable and live.modern and asks
+        key = f"{pin}{in_steps}"
         mine = self._tools.get(name)
         there = self._host.registry.snapshot().get(name)
         if mine is not None and mine[0] == key and there is mine[1]:
@@ -497,7 +487,7 @@ class Connection:
         if there is not None and (mine is None or there is not mine[1]):
             return f"another tool is called {name!r}"
         try:
-            made = make_tool(listed, name, settings, self._secrets, self.call, in_rounds=in_rounds)
+            made = make_tool(listed, name, settings, self._secrets, self.call, in_steps=in_steps)
             self._host.registry.register(made, replace=mine is not None)
         except (ToolDefinitionError, RegistryError) as error:
             return clean_text(str(error), 1_000)
