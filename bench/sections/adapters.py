@@ -17,6 +17,10 @@ from bench.workload import PARALLEL_CALLS
 
 LIMITS = {"pydantic_ai": 1.2, "openai_agents": 1.2}
 """The most that a call costs through each adapter in memory, in calls of the framework's own tools."""
+LIMIT_LANGGRAPH = 1.0
+"""The same for LangGraph, by a node and by middleware."""
+LIMIT_CHECKPOINTER = 10
+"""How many times cheaper a durable call is than with LangGraph's SQLite checkpointer, at least."""
 LIMIT_DBOS = 10
 """How many times cheaper a durable call is than with DBOS, at least."""
 
@@ -35,7 +39,23 @@ def section(quick: bool, earlier: Mapping[str, Report]) -> Report:
         lines.append(Line.paired(f"{name}, on a file, sync full", durable))
         if name == "pydantic_ai":
             lines += dbos_lines(quick, durable.ratio)
+    lines += langgraph_lines(quick)
     return Report("adapters", f"{PARALLEL_CALLS} parallel calls through an adapter, beside the framework's own", lines)
+
+
+def langgraph_lines(quick: bool) -> Iterator[Line]:
+    """LangGraph's own tools beside ours in memory, and its SQLite checkpointer beside a graph of ours on a file."""
+    try:
+        found = run_probe("bench.adapters.langgraph", quick=quick)
+    except ProbeError as error:
+        yield Line("langgraph", error=str(error))
+        return
+    for name in ("node", "middleware"):
+        pairing = Pairing.from_json(found[name])
+        yield Line.paired(f"langgraph, {name}, in memory", pairing, target=LIMIT_LANGGRAPH)
+    durable = Pairing.from_json(found["durable"])
+    target = Target("ratio", LIMIT_CHECKPOINTER, at_least=True)
+    yield Line.paired("langgraph, an agent with its SQLite checkpointer / ours on a file", durable, target=target)
 
 
 def dbos_lines(quick: bool, mine: Spread) -> Iterator[Line]:

@@ -47,7 +47,7 @@ class ScriptedClaude(Transport):
                 params = {"name": tool, "arguments": given, "_meta": {"claudecode/toolUseId": id}}
                 self.results.append((await self._mcp(number, "tools/call", params))["content"][0]["text"])
         end = {"is_error": False, "num_turns": 1, "duration_ms": 1, "duration_api_ms": 1, "session_id": "s"}
-        self._out.put_nowait({"type": "result", "subtype": "success", **end})
+        self._out.put_nowait({"type": "result", "subtype": "success", "result": "Done.", **end})
 
     async def _mcp(self, id: int, method: str, params: dict[str, Any]) -> Any:
         message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}

@@ -16,7 +16,7 @@ from claude_agent_sdk import tool as claude_tool
 from tests.adapters.scripted_claude import ScriptedClaude
 from tests.support import fail_after
 from toolwright import Image, Policy, Rule, Runtime, ToolDefinitionError, ToolError, tool
-from toolwright.adapters.claude_agent import can_use_tool, from_claude, sdk_server
+from toolwright.adapters.claude_agent import can_use_tool, sdk_server, tools_from
 
 PIXEL = "aGVsbG8="
 
@@ -208,7 +208,7 @@ async def test_a_tool_of_the_sdk_is_a_tool_of_ours():
     async def greet(args: Any) -> dict[str, Any]:
         return {"content": [{"type": "text", "text": f"Hello, {args['name']}"}]}
 
-    made = from_claude(greet)
+    made = tools_from([greet])[0]
     assert made.definition.hints.readonly
     assert (await run(made, name="Ada")).text == "Hello, Ada"
     assert (await run(made)).failure.category == "invalid_arguments"
@@ -222,7 +222,7 @@ async def test_a_tool_of_the_sdk_is_a_tool_of_ours():
             return {"content": [{"type": "text", "text": "There is no way"}], "is_error": True}
         return {"content": [{"type": "image", "data": PIXEL, "mimeType": "image/png"}]}
 
-    assert (await run(from_claude(go), street="here")).images == (Image(PIXEL),)
-    assert (await run(from_claude(go), street="nowhere")).failure.message == "There is no way"
+    assert (await run(tools_from([go])[0], street="here")).images == (Image(PIXEL),)
+    assert (await run(tools_from([go])[0], street="nowhere")).failure.message == "There is no way"
     with pytest.raises(ToolDefinitionError, match="decorate"):
-        from_claude(lambda: None)  # type: ignore[arg-type]
+        tools_from([lambda: None])  # type: ignore[list-item]

@@ -12,7 +12,7 @@ from langgraph.types import Command
 from pydantic import BaseModel, Field
 
 from toolwright import Image, Runtime, ToolDefinitionError
-from toolwright.adapters.langchain import from_langchain, session_tools
+from toolwright.adapters.langchain import session_tools, tools_from
 
 MISSING = """
 import sys
@@ -40,7 +40,7 @@ async def test_a_tool_of_langchain_is_a_tool_of_ours_with_its_schema():
         """Order an item."""
         return f"{count} x {item}"
 
-    made = from_langchain(order, readonly=True)
+    made = tools_from([order], readonly=True)[0]
     assert made.definition.description == "Order an item."
     assert made.definition.input_schema["required"] == ["item"]
     assert made.definition.hints.readonly
@@ -56,14 +56,14 @@ async def test_a_sync_tool_and_one_of_a_raw_schema_run_too():
         """Twice the number."""
         return number * 2
 
-    assert (await run(from_langchain(double), number=4)).text == "8"
+    assert (await run(tools_from([double])[0], number=4)).text == "8"
 
     async def echo(**arguments: Any) -> str:
         return str(arguments)
 
     schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
     raw = StructuredTool(name="echo", description="Say it.", args_schema=schema, coroutine=echo)
-    assert (await run(from_langchain(raw), text="ho")).value == "{'text': 'ho'}"
+    assert (await run(tools_from([raw])[0], text="ho")).value == "{'text': 'ho'}"
 
 
 @pytest.mark.promise("ADP-02")
@@ -78,7 +78,7 @@ async def test_a_tool_exception_is_a_failure_that_the_model_reads_and_others_are
         """Break down."""
         raise RuntimeError("password=hunter2")
 
-    refused, broken = await run(from_langchain(refuse)), await run(from_langchain(break_down))
+    refused, broken = await run(tools_from([refuse])[0]), await run(tools_from([break_down])[0])
     assert refused.failure.message == "Not on a Sunday"
     assert broken.status == "failure"
     assert "hunter2" not in broken.text
@@ -96,7 +96,7 @@ async def test_images_and_the_artifact_of_a_result_are_kept():
         ]
         return content, {"rows": 3}
 
-    outcome = await run(from_langchain(draw))
+    outcome = await run(tools_from([draw])[0])
     assert outcome.value == "a cat"
     assert outcome.images == (Image("aGVsbG8=", "image/png"), Image("aGVsbG8=", "image/jpeg"))
     assert outcome.metadata == {"artifact": {"rows": 3}}
@@ -109,7 +109,7 @@ async def test_the_id_of_the_call_is_given_and_what_only_a_graph_has_is_refused(
         """Name it."""
         return f"{text} {call}"
 
-    outcome = await run(from_langchain(name_it), text="x")
+    outcome = await run(tools_from([name_it])[0], text="x")
     assert outcome.value == f"x {outcome.call_id}"
 
     @langchain_tool
@@ -118,16 +118,16 @@ async def test_the_id_of_the_call_is_given_and_what_only_a_graph_has_is_refused(
         return text
 
     with pytest.raises(ToolDefinitionError, match="runtime"):
-        from_langchain(look_around)
+        tools_from([look_around])[0]
     with pytest.raises(ToolDefinitionError, match="decorate"):
-        from_langchain(lambda: None)  # type: ignore[arg-type]
+        tools_from([lambda: None])  # type: ignore[list-item]
 
     @langchain_tool
     async def steer() -> Any:
         """Steer the graph."""
         return Command(goto="elsewhere")
 
-    assert (await run(from_langchain(steer))).failure.code == "langgraph_command"
+    assert (await run(tools_from([steer])[0])).failure.code == "langgraph_command"
 
 
 @pytest.mark.promise("ADP-02")
@@ -137,7 +137,7 @@ async def test_tools_for_a_model_do_not_run_themselves():
         """Order an item."""
         return item
 
-    async with Runtime.open(tools=[from_langchain(order)]) as runtime:
+    async with Runtime.open(tools=tools_from([order])) as runtime:
         (bound,) = session_tools(runtime.session("s"))
         schema: Any = bound.tool_call_schema
         assert schema["required"] == ["item"]
@@ -150,3 +150,20 @@ def test_without_the_framework_the_error_says_how_to_install_it():
     ended = subprocess.run([sys.executable, "-c", MISSING], capture_output=True, text=True, check=True)
     assert "MissingRequirement" in ended.stdout
     assert "pip install 'toolwright[langchain]'" in ended.stdout
+
+
+@pytest.mark.promise("ADP-02", "ADP-04")
+@pytest.mark.parametrize(
+    ("adapter", "framework"),
+    [("langchain", "langchain.agents, langgraph.prebuilt"), ("claude_agent", "claude_agent_sdk")],
+)
+def test_importing_the_adapter_imports_little_beside_its_framework(adapter: str, framework: str):
+    program = f"""
+import sys, {framework}
+before = set(sys.modules)
+import toolwright.adapters.{adapter}
+print(*sorted(set(sys.modules) - before))
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    rooms = {name.split(".")[1] for name in ended.stdout.split() if name.startswith("toolwright.")}
+    assert rooms <= {"adapters", "errors", "extras"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from toolwright.errors import KeyRefused, MissingRequirement, ToolDefinitionError
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from toolwright.tools.options import ToolOptions
     from toolwright.tools.tool import Tool
 
-__all__ = ["can_use_tool", "from_claude", "sdk_server"]
+__all__ = ["can_use_tool", "sdk_server", "tools_from"]
 
 PermissionResult = PermissionResultAllow | PermissionResultDeny
 CanUseTool = Callable[[str, dict[str, Any], ToolPermissionContext], Awaitable[PermissionResult]]
@@ -157,14 +157,20 @@ async def _approve(
         events.close()
 
 
-def from_claude(tool: SdkMcpTool[Any], **options: Unpack[ToolOptions]) -> Tool:
-    """A tool that was made with the SDK's `@tool` as a tool of ours, with journal, claims, policy and retries.
+def tools_from(tools: Iterable[SdkMcpTool[Any]], **options: Unpack[ToolOptions]) -> list[Tool]:
+    """Tools that were made with the SDK's `@tool` as tools of ours, for an app or a session.
 
-    Options are those of our `@tool`; the annotations of the tool are its hints, unless options say otherwise.
+    Args:
+        tools: the tools. Their annotations are their hints.
+        options: options of our `@tool` for all of them, before those of the annotations.
 
     Raises:
-        ToolDefinitionError: it is not a tool of the SDK, or its schema is not usable.
+        ToolDefinitionError: one is not a tool of the SDK, or its schema is not usable.
     """
+    return [_ours(tool, options) for tool in tools]
+
+
+def _ours(tool: SdkMcpTool[Any], options: ToolOptions) -> Tool:
     from toolwright.tools.outcome import Success, ToolError
     from toolwright.tools.tool import Tool
     from toolwright.wire.mcp import read_result
@@ -192,7 +198,7 @@ def from_claude(tool: SdkMcpTool[Any], **options: Unpack[ToolOptions]) -> Tool:
             "open_world": hints.open_world_hint,
         }
         options = cast("ToolOptions", {**{key: value for key, value in told.items() if value is not None}, **options})
-    options.setdefault("id", f"claude.{tool.name}")
+    options = cast("ToolOptions", {"id": f"claude.{tool.name}", **options})
     return Tool.from_schema(
         name=tool.name, description=tool.description, input_schema=_schema(tool), handler=run, **options
     )

@@ -26,7 +26,7 @@ from langgraph.runtime import get_runtime
 from langgraph.types import Command
 
 from toolwright.adapters.langchain_offer import OfferedTools, SessionTool, to_tool
-from toolwright.adapters.langchain_tools import from_langchain
+from toolwright.adapters.langchain_tools import tools_from
 
 if TYPE_CHECKING:
     from toolwright.blocking_types import BlockingRuntime, BlockingSession
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from toolwright.session.session import Session
     from toolwright.tools.definition import ToolDefinition
 
-__all__ = ["ToolwrightMiddleware", "ToolwrightNode", "from_langchain", "session_tools"]
+__all__ = ["ToolwrightMiddleware", "ToolwrightNode", "session_tools", "tools_from"]
 
 
 class ToolwrightMiddleware(AgentMiddleware[Any, Any, Any]):

@@ -5,8 +5,8 @@ Imports what makes tools when one is made, so that the import of the adapter sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, InjectedToolCallId, ToolException
@@ -27,15 +27,23 @@ COMMAND = "langgraph_command"
 """The code of the failure of a tool that wants to steer a graph."""
 
 
-def from_langchain(tool: BaseTool, **options: Unpack[ToolOptions]) -> Tool:
-    """A tool of LangChain as a tool of ours: with journal, claims, policy, timeout and retries like any other.
+def tools_from(tools: Iterable[BaseTool], **options: Unpack[ToolOptions]) -> list[Tool]:
+    """Tools of LangChain as tools of ours, for an app or a session.
 
-    Options are those of `@tool`; LangChain says nothing about effects, so give `readonly` and the like here. A
-    `ToolException` is a failure that the model reads; the artifact of a result is in the metadata of the outcome.
+    A `ToolException` is a failure that the model reads. The artifact of a result is in the metadata of the outcome.
+
+    Args:
+        tools: the tools.
+        options: options of `@tool` for all of them, such as `readonly=True`. Without any, a tool is taken to change
+            things, runs alone, and is not run again after a crash.
 
     Raises:
-        ToolDefinitionError: the tool takes the state, store or runtime of a graph, which only a graph has.
+        ToolDefinitionError: one takes the state, store or runtime of a graph, which only a graph has.
     """
+    return [_ours(tool, options) for tool in tools]
+
+
+def _ours(tool: BaseTool, options: ToolOptions) -> Tool:
     from toolwright.tools.outcome import ToolError
     from toolwright.tools.tool import Tool
 
@@ -61,9 +69,9 @@ def from_langchain(tool: BaseTool, **options: Unpack[ToolOptions]) -> Tool:
             ) from error
         return _result(tool.name, result)
 
-    options.setdefault("id", f"langchain.{tool.name}")
+    named = cast("ToolOptions", {"id": f"langchain.{tool.name}", **options})
     return Tool.from_schema(
-        name=tool.name, description=tool.description, input_schema=_schema(tool), handler=run, **options
+        name=tool.name, description=tool.description, input_schema=_schema(tool), handler=run, **named
     )
 
 
