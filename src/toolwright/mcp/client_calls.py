@@ -23,7 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 from toolwright.clock import Clock
 from toolwright.mcp.client_input import CallInput, InputAnswers
 from toolwright.mcp.client_redaction import ServerSecrets
-from toolwright.mcp.client_result import bad_answer, read_error
+from toolwright.mcp.client_result import NOT_CONNECTED, bad_answer, read_error
 from toolwright.mcp.client_settings import ServerSettings
 from toolwright.mcp.tool_names import clean_text
 from toolwright.tools.context import StepCrashPolicy, ToolContext
@@ -139,6 +139,10 @@ class LiveServer:
         return result if cleaned is told else _RESULT.validate_python(cleaned)
 
 
+FindServer = Callable[[LiveServer | None], Awaitable[LiveServer]]
+"""The server, once it is connected; given one that could not be reached, once that is looked into."""
+
+
 class _Progress:
     """Passes the progress of a call on, at most every few milliseconds."""
 
@@ -160,7 +164,7 @@ class _Progress:
 
 
 async def call_in_rounds(
-    live: Callable[[], Awaitable[LiveServer]],
+    live: FindServer,
     tool: str,
     arguments: dict[str, Any],
     call: CallInput,
@@ -207,7 +211,7 @@ async def call_in_rounds(
 class _Send:
     """One request of a call."""
 
-    live: Callable[[], Awaitable[LiveServer]]
+    live: FindServer
     tool: str
     arguments: dict[str, Any]
     call: CallInput
@@ -217,8 +221,16 @@ class _Send:
     result: CallToolResult | InputRequiredResult | None = None
 
     async def now(self) -> CallToolResult | InputRequiredResult:
-        """Send it."""
-        server = await self.live()
+        """Send it. A request that never reached the server is sent once more, when it is there again."""
+        server = await self.live(None)
+        try:
+            return await self._over(server)
+        except ToolError as error:
+            if error.failure.code != NOT_CONNECTED:
+                raise
+        return await self._over(await self.live(server))
+
+    async def _over(self, server: LiveServer) -> CallToolResult | InputRequiredResult:
         return await server.send(
             self.tool,
             self.arguments,

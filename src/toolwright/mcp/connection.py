@@ -78,7 +78,6 @@ class Connection:
         self._wake = asyncio.Event()
         self._closing = False
         self._stale = False
-        self._listed = asyncio.Event()
         self._live: LiveServer | None = None
         self._one = asyncio.Lock()
         self._state: Literal["connecting", "connected", "waiting", "closed"] = "connecting"
@@ -138,7 +137,9 @@ class Connection:
             return await self._call(tool, arguments, ctx)
 
     async def _call(self, tool: ServerTool, arguments: dict[str, Any], ctx: ToolContext[Any]) -> object:
-        async def live() -> LiveServer:
+        async def live(unreached: LiveServer | None) -> LiveServer:
+            if unreached is not None:
+                self._doubt(unreached)
             return await self._usable(tool)
 
         call = CallInput(ctx)
@@ -169,6 +170,13 @@ class Connection:
         if live is None:
             raise not_connected(self._settings.name, tool.own_name, self._error or "it does not answer")
         return live
+
+    def _doubt(self, live: LiveServer) -> None:
+        """Let calls wait until the server has answered again, or is connected anew."""
+        if self._live is live:
+            self._live = None
+            self._connected.clear()
+            self._look_again()
 
     def _look_again(self) -> None:
         """Read the list soon: if the server is gone, that finds out."""
@@ -262,7 +270,9 @@ class Connection:
             last = self._host.clock.monotonic()
             async with asyncio.timeout(self._settings.connect_timeout):
                 await self._take(await self._read_list(live.client), live)
-            self._listed.set()
+            if not lost:
+                self._live = live
+                self._connected.set()
 
     async def _list_now(self) -> None:
         live = self._live
