@@ -20,7 +20,7 @@ log = logging.getLogger("toolwright.mcp")
 async def result_of(
     session: Session, outcome: ToolOutcome, tool: ToolDefinition | None, revision: str
 ) -> dict[str, Any]:
-    """The result of a call, as the revision of its client has it, with the content of attachments that the session has."""
+    """The result of a call, as the revision of its client has it, with the content of its attachments."""
     if outcome.images or outcome.attachments:
         (outcome,) = await session.attachments.fill_in([outcome])
     return {**write_result(outcome, version=revision, tool=tool), "resultType": "complete"}
