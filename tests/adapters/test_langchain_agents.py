@@ -170,6 +170,16 @@ async def test_a_call_of_an_answer_that_was_cut_off_is_not_run(open_runtime, mad
 
 @BOTH
 @pytest.mark.promise("ADP-05")
+async def test_two_calls_with_one_id_do_not_get_the_result_of_each_other(open_runtime, made):
+    runtime = await open_runtime(add)
+    answer = asks(("1", "add", {"a": 1, "b": 2}), ("1", "add", {"a": 3, "b": 4}))
+    found = results(await said(made(runtime.session("s"), answer)))
+    assert [message.status for message in found] == ["success", "error"]
+    assert found[0].content == "3"
+
+
+@BOTH
+@pytest.mark.promise("ADP-05")
 async def test_images_are_blocks_that_a_model_sees(place, open_runtime, made):
     @tool(readonly=True)
     async def look() -> Image:
@@ -367,6 +377,7 @@ async def test_an_approval_may_be_decided_in_the_inbox_as_well(place, open_runti
     (found,) = results(state)
     assert (found.content, found.artifact["decision"]["by"]) == ("paid x", "ada")
     assert state["messages"][-1].content == "done"
+    assert await runtime.session("s").kv.list("toolwright:langgraph/") == []
 
 
 @pytest.mark.promise("ADP-05")
