@@ -13,10 +13,10 @@ SECONDS ?= 600
 PROBE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-peers soak check bench promises docs dist clean
+.PHONY: help demo test test-peers conformance soak check bench promises docs dist clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo '  Pass options with ARGS, as in: make test ARGS="-k crash"'
 
 demo: $(READY) ## Run the demo; no key and no network needed
@@ -30,6 +30,10 @@ test-peers: $(READY) ## Run the tests against servers that others wrote; install
 	@echo 'Running the tests against servers that others wrote'
 	@$(PY) -m tests.peers.install
 	@$(PY) -m pytest -q tests/peers $(ARGS)
+
+conformance: $(READY) ## Run the conformance suite of MCP; part of make test-peers
+	@echo 'Running the conformance suite of MCP'
+	@$(PY) -m pytest -q tests/peers -k conformance $(ARGS)
 
 soak: $(READY) ## Kill programs at random for SECONDS (600), with fresh seeds
 	@$(PY) -m tests.crash.soak --seconds $(SECONDS) $(ARGS)

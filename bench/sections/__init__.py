@@ -13,6 +13,7 @@ from bench.sections import (
     files,
     imports,
     mcp_client,
+    mcp_server,
     peers,
     recovery,
     redaction,
@@ -46,6 +47,7 @@ SECTIONS: dict[str, Section] = {
     "turn-peers": turn_peers.section,
     "mcp-client": mcp_client.section,
     "adapters": adapters.section,
+    "mcp-server": mcp_server.section,
 }
 
 PEER_SECTIONS = ("peers", "durable-peers", "turn-peers", "adapters")

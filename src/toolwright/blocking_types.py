@@ -449,7 +449,13 @@ class BlockingSession(Protocol):
     ) -> BlockingRun: ...
 
     def start_batch(
-        self, calls: Calls, *, scope: str = "", under: Policy | None = None, **changes: Unpack[PolicySettings]
+        self,
+        calls: Calls,
+        *,
+        scope: str = "",
+        under: Policy | None = None,
+        at_once: bool = False,
+        **changes: Unpack[PolicySettings],
     ) -> BlockingBatch: ...
 
     def subscribe(self, *, limit: int = 10000) -> BlockingSubscription: ...

@@ -1,4 +1,4 @@
-"""The peers that the tests of providers ask: their versions, and where they are installed. Run as
+"""The peers that the tests of providers and of MCP ask: their versions, and where they are installed. Run as
 `python -m tests.peers.install` to install them ahead; what is there in the right version is left as it is.
 """
 
@@ -6,13 +6,18 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from bench.peers import Peer
 from bench.peers.install import ENVIRONMENTS, InstallError, environment_python
+from tests.peers.npm import node, npm_package
 
 LLAMA = Peer("llama", "llama.cpp's server", ("xllamacpp==2026.10.11549", "gguf==0.19.0", "numpy==2.4.6"))
 AIMOCK = "1.43.0"
+OLD_CLIENTS = Peer("mcp1", "mcp 1.x and smolagents", ("mcp==1.30.0", "mcpadapt==0.1.19", "smolagents==1.26.0"))
+CONFORMANCE = "0.2.0-alpha.12"
+INSPECTOR = "2.12.0"
 _INSTALL_SECONDS = 600
 
 
@@ -51,10 +56,48 @@ def aimock_program() -> list[str]:
     return [node, str(package / "dist" / "cli.js")]
 
 
+def conformance_program() -> list[str]:
+    """The command of the conformance suite of MCP.
+
+    Raises:
+        InstallError: it could not be installed.
+    """
+    return [node(), str(npm_package("@modelcontextprotocol/conformance", CONFORMANCE) / "dist" / "index.js")]
+
+
+def inspector_program() -> list[str]:
+    """The command of the MCP inspector.
+
+    Raises:
+        InstallError: it could not be installed.
+    """
+    package = npm_package("@modelcontextprotocol/inspector", INSPECTOR)
+    program: str = next(iter(json.loads((package / "package.json").read_text())["bin"].values()))
+    return [node(), str(package / program)]
+
+
+def old_client_python() -> Path:
+    """The interpreter that has the official SDK of the first version, and smolagents.
+
+    Raises:
+        InstallError: it could not be installed.
+    """
+    return environment_python(OLD_CLIENTS)
+
+
+PEERS: tuple[tuple[str, Callable[[], object]], ...] = (
+    ("llama.cpp's server", llama_python),
+    ("aimock", aimock_program),
+    ("MCP conformance suite", conformance_program),
+    ("MCP inspector", inspector_program),
+    ("MCP clients of the first version", old_client_python),
+)
+
+
 def main() -> int:
     """Install all of them; the exit code is the number that failed."""
     failures = 0
-    for title, install in (("llama.cpp's server", llama_python), ("aimock", aimock_program)):
+    for title, install in PEERS:
         try:
             install()
             print(f"{title}: ready")

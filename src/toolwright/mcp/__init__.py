@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from toolwright.mcp.client import McpServer
     from toolwright.mcp.client_settings import OAuth, Sampling
     from toolwright.mcp.server_request import Client
+    from toolwright.mcp.server_resources import Prompt, Resource
     from toolwright.mcp.server_sessions import per_connection, per_principal
     from toolwright.mcp.tool_server import server
 
@@ -15,13 +16,25 @@ _HOMES = {
     "Client": "toolwright.mcp.server_request",
     "McpServer": "toolwright.mcp.client",
     "OAuth": "toolwright.mcp.client_settings",
+    "Prompt": "toolwright.mcp.server_resources",
+    "Resource": "toolwright.mcp.server_resources",
     "Sampling": "toolwright.mcp.client_settings",
     "per_connection": "toolwright.mcp.server_sessions",
     "per_principal": "toolwright.mcp.server_sessions",
     "server": "toolwright.mcp.tool_server",
 }
 
-__all__ = ["Client", "McpServer", "OAuth", "Sampling", "per_connection", "per_principal", "server"]
+__all__ = [
+    "Client",
+    "McpServer",
+    "OAuth",
+    "Prompt",
+    "Resource",
+    "Sampling",
+    "per_connection",
+    "per_principal",
+    "server",
+]
 
 
 def __getattr__(name: str) -> Any:

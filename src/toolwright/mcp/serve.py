@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Callable
+from typing import Any
 
 import uvicorn
 from mcp.server.stdio import stdio_server
@@ -21,11 +22,13 @@ async def serve_stdio(server: ToolServer) -> None:
         await server.run(read, write, server.create_initialization_options())
 
 
-async def serve_http(server: ToolServer, address: str, started: Callable[[str], None] = lambda url: None) -> None:
+async def serve_http(
+    server: ToolServer, address: str, started: Callable[[str], None] = lambda url: None, **options: Any
+) -> None:
     """Serve clients over streamable HTTP at `http://ADDRESS/mcp`, until a signal stops the program.
 
     Anybody who reaches the address may call the tools, so that it must be of this machine only. Requests of other hosts
-    and of web pages are refused by their headers.
+    and of web pages are refused by their headers. `options` are those of the SDK's `streamable_http_app`.
 
     Raises:
         ToolwrightError: the address cannot be used.
@@ -42,7 +45,7 @@ async def serve_http(server: ToolServer, address: str, started: Callable[[str], 
                 f"The address {address!r} cannot be used ({error.strerror}); choose another port"
             ) from error
         shown = f"[{host}]" if ":" in host else host
-        app = server.streamable_http_app(streamable_http_path=PATH, host=host)
+        app = server.streamable_http_app(streamable_http_path=PATH, host=host, **options)
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
         serving = uvicorn.Server(config)
         started(f"http://{shown}:{listening.getsockname()[1]}{PATH}")

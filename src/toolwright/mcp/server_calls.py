@@ -44,6 +44,8 @@ TOOL_USE_ID = "claudecode/toolUseId"
 """The field in which Claude Code gives the id of a call, which is used as its key."""
 LONGEST_KEY = 256
 """Characters of a key."""
+ABANDONED_SECONDS = 600.0
+"""Seconds after which a call without a key ends that waits for its client."""
 SCOPE = "mcp:"
 """The start of the scope of a served call; its id follows, so that everything of the call is found by its scope."""
 
@@ -74,7 +76,7 @@ class ServedCalls:
         """Run the call of a request, or continue with it, and return its result, its task, or its questions."""
         request = ClientRequest(context)
         try:
-            session = self._sessions.session_of(lambda: request.client)
+            session = self._sessions.session_of(request)
             return await self._call(request, session, params)
         except (MCPError, ValidationError):
             raise
@@ -102,17 +104,23 @@ class ServedCalls:
         key, arguments = params.request_state or key_of(request.meta), params.arguments or {}
         if tool.hints.supports_background and request.takes_tasks:
             return await self._tasks.create(session, tool, arguments, key)
-        flight = await self._flight(session, tool, arguments, key)
+        reported = self._reports.wanted(request)
+        flight = await self._flight(session, tool, arguments, key, at_once=not reported)
         if not isinstance(flight, Flight):
             return flight
-        execution = flight.execution
+        execution, clock = flight.execution, self._sessions.runtime.clock
+        flight.requests += 1
         try:
-            async with self._reports.following(request, session, execution.scope, execution.call_id):
-                clock = self._sessions.runtime.clock
+            if not reported:
                 ended = await self._waits.until_ended(request, session, flight, params, clock)
+            else:
+                async with self._reports.following(request, session, execution.scope, execution.call_id):
+                    ended = await self._waits.until_ended(request, session, flight, params, clock)
         except BaseException as error:
             self._keep(session, flight, cancel=isinstance(error, asyncio.CancelledError) and request.was_cancelled)
             raise
+        finally:
+            flight.requests -= 1
         if isinstance(ended, ToolOutcome):
             self._flights.pop((session.id, flight.id), None)
             return result_of(ended, tool, request.revision)
@@ -136,11 +144,15 @@ class ServedCalls:
     # --- calls on their way
 
     async def _flight(
-        self, session: Session, tool: ToolDefinition, arguments: Mapping[str, Any], key: str | None
+        self, session: Session, tool: ToolDefinition, arguments: Mapping[str, Any], key: str | None, *, at_once: bool
     ) -> Flight | dict[str, Any]:
-        """The call of a request: a new one, or the one of its key; a result where it may not start."""
+        """The call of a request: a new one, or the one of its key; a result where it may not start.
+
+        `at_once` lets it begin before anybody listens to its reports.
+        """
         if key is None:
-            return Flight(id := new_id("call"), False, tool.name, arguments, self._start(session, tool, arguments, id))
+            id = new_id("call")
+            return Flight(id, False, tool.name, arguments, self._start(session, tool, arguments, id, at_once))
         known = self._flights.get((session.id, key))
         if known is not None and known.is_of(tool.name, arguments) and not known.execution.done:
             return known
@@ -152,13 +164,16 @@ class ServedCalls:
                 return run
             execution = RunExecution(run)
         else:
-            execution = self._start(session, tool, arguments, key)
+            execution = self._start(session, tool, arguments, key, at_once)
         flight = self._flights[session.id, key] = Flight(key, True, tool.name, arguments, execution)
         return flight
 
-    def _start(self, session: Session, tool: ToolDefinition, arguments: Mapping[str, Any], id: str) -> Execution:
+    def _start(
+        self, session: Session, tool: ToolDefinition, arguments: Mapping[str, Any], id: str, at_once: bool
+    ) -> Execution:
         call, scope = ToolCall(name=tool.name, arguments=arguments, id=id), SCOPE + id
-        return BatchExecution(id, scope, session.start_batch([call], scope=scope, under=self._policy))
+        batch = session.start_batch([call], scope=scope, under=self._policy, at_once=at_once)
+        return BatchExecution(id, scope, batch)
 
     def _keep(self, session: Session, flight: Flight, *, cancel: bool = False) -> None:
         """Keep a call that continues without its request, until it ends; or let it end."""
@@ -166,6 +181,7 @@ class ServedCalls:
             self._flights.pop((session.id, flight.id), None)
             return
         self._flights[session.id, flight.id] = flight
+        flight.kept += 1
         watching = asyncio.ensure_future(self._forget(session.id, flight, cancel))
         self._watching.add(watching)
         watching.add_done_callback(self._watching.discard)
@@ -174,10 +190,25 @@ class ServedCalls:
         try:
             if cancel:
                 await flight.execution.cancel("the client cancelled the request")
+            elif not flight.keyed and await self._abandoned(flight):
+                await flight.execution.cancel("its client did not come back")
             await flight.execution.settled()
         finally:
             if self._flights.get((session, flight.id)) is flight:
                 del self._flights[session, flight.id]
+
+    async def _abandoned(self, flight: Flight) -> bool:
+        """True when the client of a call without a key has not come back for long: nobody else can, and a call that
+        waits may keep later calls of the session waiting."""
+        kept, clock = flight.kept, self._sessions.runtime.clock
+        settled = asyncio.ensure_future(flight.execution.settled())
+        late = asyncio.ensure_future(clock.sleep(ABANDONED_SECONDS))
+        try:
+            await asyncio.wait({settled, late}, return_when=asyncio.FIRST_COMPLETED)
+            return not settled.done() and flight.requests == 0 and flight.kept == kept
+        finally:
+            settled.cancel()
+            late.cancel()
 
 
 def key_of(meta: Mapping[str, Any]) -> str | None:

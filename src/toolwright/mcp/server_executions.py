@@ -60,9 +60,10 @@ class BatchExecution:
 
     async def quiet(self) -> ToolOutcome | None:
         """The outcome, or None while it waits."""
-        (outcome,) = await self.batch.quiet()
-        if outcome.status == "pending" and not self.batch.done:
-            return None
+        if not self.batch.done:
+            (outcome,) = await self.batch.quiet()
+            if outcome.status == "pending" and not self.batch.done:
+                return None
         (outcome,) = await self.batch.wait()
         return outcome
 

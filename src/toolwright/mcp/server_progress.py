@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, get_args
 
 import mcp_types as types
@@ -42,11 +42,6 @@ class CallReports:
         self._counts = True
         level = request.log_level
         self._least = _LEVELS.index(level) if level in _LEVELS else len(_LEVELS)
-
-    @property
-    def wanted(self) -> bool:
-        """True where the client wants any of them."""
-        return self._request.wants_progress or self._least < len(_LEVELS)
 
     def take(self, event: CallNote) -> None:
         """Queue a report of the call."""
@@ -153,17 +148,16 @@ class Reports:
     def __init__(self) -> None:
         self._sessions: dict[str, SessionReports] = {}
 
-    def following(
-        self, request: ClientRequest, session: Session, scope: str, call_id: str
-    ) -> AbstractAsyncContextManager[None]:
-        """Send the reports of a call to its client while the block lasts, all of them before it ends."""
-        return self._following(CallReports(request, call_id), session, scope)
+    def wanted(self, request: ClientRequest) -> bool:
+        """True where the client wants any reports of its call."""
+        return request.wants_progress or request.log_level is not None
 
     @asynccontextmanager
-    async def _following(self, reports: CallReports, session: Session, scope: str) -> AsyncIterator[None]:
-        if not reports.wanted:
-            yield
-            return
+    async def following(
+        self, request: ClientRequest, session: Session, scope: str, call_id: str
+    ) -> AsyncIterator[None]:
+        """Send the reports of a call to its client while the block lasts, all of them before it ends."""
+        reports = CallReports(request, call_id)
         of_session = self._sessions.get(session.id)
         if of_session is None:
             of_session = self._sessions[session.id] = SessionReports(session)

@@ -7,6 +7,7 @@ its question, and whatever else comes back decides nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +24,8 @@ from toolwright.tools.outcome import ToolError
 LONGEST_SHOWN = 4_000
 """Characters of arguments that a form shows."""
 _APPROVE = "approve"
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.]{0,63}")
+"""A name without a hyphen, so that it is not taken for the id of something else."""
 _APPROVAL_FORM: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -55,10 +58,12 @@ class OpenQuestion(Struct, frozen=True, kw_only=True):
         return {"method": "elicitation/create", "params": params}
 
 
-async def open_questions(session: Session, scope: str) -> list[OpenQuestion]:
-    """What the calls of a scope wait for that a person can answer."""
+async def open_questions(session: Session, scope: str, call_id: str) -> list[OpenQuestion]:
+    """What the calls of a scope wait for that a person can answer; `call_id` is the served call among them."""
     approvals = [_approval(each) for each in await session.approvals() if each.scope == scope]
-    return approvals + [_question(each) for each in await session.questions() if each.scope == scope]
+    return approvals + [
+        _question(each, own=each.call_id == call_id) for each in await session.questions() if each.scope == scope
+    ]
 
 
 async def answer(session: Session, question: OpenQuestion, response: Mapping[str, Any], by: str) -> bool:
@@ -102,7 +107,7 @@ def _approval(approval: Approval) -> OpenQuestion:
     why = f" Reason: {approval.reason}." if approval.reason else ""
     crash = " It was cut off by a crash and may have run already." if approval.cause == "crash" else ""
     return OpenQuestion(
-        id=_id(approval.key),
+        id=_id("approval", approval.key),
         key=approval.key,
         message=f"May the tool {approval.tool!r} run with {shown}?{crash}{why}",
         form=_APPROVAL_FORM,
@@ -111,10 +116,11 @@ def _approval(approval: Approval) -> OpenQuestion:
     )
 
 
-def _question(question: Question) -> OpenQuestion:
+def _question(question: Question, own: bool) -> OpenQuestion:
     form = form_of(question.schema)
     return OpenQuestion(
-        id=_id(question.key),
+        # Of the served call itself, its name is enough: a call asks once under a name.
+        id=question.name if own and _PLAIN.fullmatch(question.name) else _id("question", question.key),
         key=question.key,
         message=question.message,
         form=None if form is None else form[0],
@@ -124,6 +130,6 @@ def _question(question: Question) -> OpenQuestion:
     )
 
 
-def _id(key: str) -> str:
-    """An id that says nothing: the key of a question decides it, and stays here."""
-    return f"question-{jsonx.digest(key.encode())[:24]}"
+def _id(kind: str, key: str) -> str:
+    """An id that only says what it is about: the key of a question decides it, and stays here."""
+    return f"{kind}-{jsonx.digest(key.encode())[:24]}"

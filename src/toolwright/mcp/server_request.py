@@ -60,12 +60,17 @@ class ClientRequest:
         return self.context.request is not None
 
     @property
+    def principal(self) -> str | None:
+        """The authenticated client and user; None where the server does not check tokens."""
+        return authenticated_principal(self.context)
+
+    @property
     def client(self) -> Client:
         """The client, as far as it is known."""
         given = self.context.session.client_params
         info = None if given is None else given.client_info
         return Client(
-            principal=authenticated_principal(self.context),
+            principal=self.principal,
             connection=self._connection_id(),
             name=None if info is None else info.name[:200],
             version=None if info is None else info.version[:200],
@@ -99,12 +104,12 @@ class ClientRequest:
 
     @property
     def log_level(self) -> str | None:
-        """The least level of the log that the client wants; None for nothing."""
+        """The least level of the log that the client asked for; None where it did not ask."""
         if self.modern:
             level = self.meta.get(types.LOG_LEVEL_META_KEY)
             return level if isinstance(level, str) else None
-        level = connection_of(self.context).state.get("log_level", "info")
-        return str(level)
+        level = connection_of(self.context).state.get("log_level")
+        return level if isinstance(level, str) else None
 
     @property
     def was_cancelled(self) -> bool:

@@ -12,9 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
+from mcp.server.auth.middleware.auth_context import get_access_token
+
 from toolwright.app import App
 from toolwright.errors import ToolwrightError
-from toolwright.mcp.server_request import Client
+from toolwright.mcp.server_request import Client, ClientRequest
 from toolwright.runtime.runtime import Runtime, runtime_of
 from toolwright.session.session import Session
 from toolwright.stores.contracts.store import Store
@@ -103,8 +105,8 @@ class ServedSessions:
                 runtime, self._runtime = self._runtime, None
                 await runtime.close()
 
-    def session_of(self, client: Callable[[], Client]) -> Session:
-        """The session of a client.
+    def session_of(self, request: ClientRequest) -> Session:
+        """The session of the client of a request.
 
         Raises:
             NoSession: it has none.
@@ -112,7 +114,11 @@ class ServedSessions:
         if isinstance(self._target, Session):
             return self._target
         choose = self._choose
-        return self.runtime.session(choose if isinstance(choose, str) else choose(client()))
+        if isinstance(choose, str):
+            return self.runtime.session(choose)
+        if choose is per_principal and get_access_token() is None:  # Most servers check no tokens.
+            return self.runtime.session(SHARED)
+        return self.runtime.session(choose(request.client))
 
     @property
     def any_session(self) -> Session | None:

@@ -36,6 +36,10 @@ class Flight:
     tool: str
     arguments: Mapping[str, Any]
     execution: Execution
+    requests: int = 0
+    """How many requests wait for it now."""
+    kept: int = 0
+    """How often a request has ended without its outcome."""
     asking: bool = False
     """True while a client shows a form of the call."""
     dismissed: bool = False
@@ -63,7 +67,11 @@ class OutcomeWaits:
         clock: Clock,
     ) -> ToolOutcome | dict[str, Any]:
         """The outcome of a call, or the result that asks its client for something."""
-        execution, responses = flight.execution, _responses(params)
+        execution = flight.execution
+        outcome = await execution.quiet()
+        if outcome is not None:
+            return outcome
+        responses = _responses(params)
         since: float | None = None
         while True:
             outcome = await execution.quiet()
@@ -71,7 +79,7 @@ class OutcomeWaits:
                 return outcome
             change = execution.change()
             try:
-                questions = await open_questions(session, execution.scope)
+                questions = await open_questions(session, execution.scope, execution.call_id)
                 if execution.done:
                     continue
                 if not questions:  # It sleeps, or waits for another program.

@@ -119,7 +119,7 @@ class ServedTasks:
         """`tasks/update`: answers to open questions of a task. Those that fit no open question are ignored."""
         request, session, run = await self._find(context, params.task_id)
         if self._by_client:
-            for question in await open_questions(session, run.record.call.scope):
+            for question in await open_questions(session, run.record.call.scope, run.record.call.call_id):
                 response = params.input_responses.get(question.id)
                 if question.form is not None and isinstance(response, Mapping):
                     await answered(session, question, response, request)
@@ -141,7 +141,7 @@ class ServedTasks:
             raise MCPError(types.HEADER_MISMATCH, said)
         if not request.takes_tasks:
             _refuse_without_tasks()
-        session = self._sessions.session_of(lambda: request.client)
+        session = self._sessions.session_of(request)
         try:
             if not id.startswith(PREFIX):
                 raise RunError("not a task", "not_found")
@@ -153,7 +153,11 @@ class ServedTasks:
         task = _task(run)
         outcome = run.outcome
         if run.status == "waiting" and self._by_client and request.can_answer_forms:
-            questions = [each for each in await open_questions(session, run.call.scope) if each.form is not None]
+            questions = [
+                each
+                for each in await open_questions(session, run.call.scope, run.call.call_id)
+                if each.form is not None
+            ]
             if questions:
                 return {
                     **task,

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakSet
 
 import mcp_types as types
@@ -17,7 +17,14 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateBoundary, RequestStateSecurity
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ServerEvent,
+    ToolsListChanged,
+)
 
 import toolwright
 from toolwright.app import App
@@ -26,6 +33,7 @@ from toolwright.calls.policy import Policy
 from toolwright.errors import ToolwrightError
 from toolwright.mcp.server_calls import ServedCalls
 from toolwright.mcp.server_request import TASKS, ClientRequest, connection_of
+from toolwright.mcp.server_resources import Prompt, Resource, ServedResources
 from toolwright.mcp.server_sessions import ChooseSession, ServedSessions
 from toolwright.mcp.server_tools import OfferedTools
 from toolwright.mcp.server_waiting import OutcomeWaits
@@ -35,6 +43,11 @@ from toolwright.session.session import Session
 from toolwright.stores.contracts.store import Store
 from toolwright.tools.registry import ToolSource
 
+_CHANGES: dict[str, Callable[[], ServerEvent]] = {
+    "tools": ToolsListChanged,
+    "prompts": PromptsListChanged,
+    "resources": ResourcesListChanged,
+}
 STATE_SECONDS = 7 * 86_400.0
 """Seconds in which a client may come back with the answer to a question (`requestState`)."""
 
@@ -52,6 +65,9 @@ def server(
     tools: Sequence[str] | None = None,
     automatic_tools: bool = False,
     only_as_tasks: Sequence[str] = (),
+    prompts: Sequence[Prompt] = (),
+    resources: Sequence[Resource] = (),
+    files: bool = False,
     approvals: str = "client",
     wait: float = 50.0,
 ) -> ToolServer:
@@ -73,6 +89,9 @@ def server(
             for background runs.
         only_as_tasks: names or patterns of background tools that are only run as tasks: a client without the extension
             for tasks is refused. By default it waits for their results.
+        prompts: prompts that clients offer to their users.
+        resources: data that clients can read.
+        files: whether clients can read the files of their session, as resources at `session:///path`.
         approvals: "client" to let the person behind the client approve calls, where the client can show a form;
             "inbox" to leave that to the inbox alone.
         wait: seconds that a call waits for the answer of a person whom the client cannot ask. After that a call with an
@@ -83,17 +102,21 @@ def server(
     """
     if approvals not in ("client", "inbox"):
         raise ToolwrightError(f'approvals={approvals!r:.100} is not usable; use "client" or "inbox"')
+    if require_seconds("wait", wait) < 0:
+        raise ToolwrightError(f"wait={wait!r} is not usable; use seconds, 0 or more")
     sessions = ServedSessions(target, session, store)
     if isinstance(tools, str):
         raise ToolwrightError(f"tools={tools!r:.100} is one of them; give a list")
     offered = OfferedTools(only=tools, automatic=automatic_tools)
     by_client = approvals == "client"
     tasks = ServedTasks(sessions, policy=policy, by_client=by_client, required=tuple(only_as_tasks))
-    waits = OutcomeWaits(by_client=by_client, seconds=require_seconds("wait", wait))
+    waits = OutcomeWaits(by_client=by_client, seconds=wait)
     calls = ServedCalls(sessions, offered, tasks, waits, policy)
-    return ToolServer(
+    made = ToolServer(
         sessions, offered, calls, tasks, name=name, version=version, title=title, instructions=instructions
     )
+    ServedResources(sessions, prompts=prompts, resources=resources, files=files).add_to(made)
+    return made
 
 
 class ToolServer(Server[dict[str, Any]]):
@@ -157,9 +180,13 @@ class ToolServer(Server[dict[str, Any]]):
 
     async def _send_changed(self) -> None:
         await asyncio.sleep(0)
-        await self._bus.publish(ToolsListChanged())
+        await self.tell_changed("tools")
+
+    async def tell_changed(self, what: Literal["tools", "prompts", "resources"]) -> None:
+        """Tell every client that a list has changed. Changes of the tools are told without this."""
+        await self._bus.publish(_CHANGES[what]())
         for connection in list(self._connections):
-            await connection.send_tool_list_changed()
+            await connection.notify(f"notifications/{what}/list_changed", None)
 
     @asynccontextmanager
     async def _opened(self, _: Server[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
@@ -185,7 +212,7 @@ class ToolServer(Server[dict[str, Any]]):
         self, context: ServerRequestContext[dict[str, Any]], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         request = ClientRequest(context)
-        session = self._sessions.session_of(lambda: request.client)
+        session = self._sessions.session_of(request)
         listed = self._tools.listing(self._sessions.runtime, session, request.revision)
         return types.ListToolsResult.model_validate({"tools": listed})
 

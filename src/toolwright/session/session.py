@@ -166,15 +166,23 @@ class Session:
         return await self._core.make_batch(calls, scope, changes, None).start(at_once=True).wait()
 
     def start_batch(
-        self, calls: Calls, *, scope: str = "", under: Policy | None = None, **changes: Unpack[PolicySettings]
+        self,
+        calls: Calls,
+        *,
+        scope: str = "",
+        under: Policy | None = None,
+        at_once: bool = False,
+        **changes: Unpack[PolicySettings],
     ) -> Batch:
         """Start a batch and return it: await it for its outcomes, or cancel it. `changes` as for `run_batch`.
 
         `under` is a policy that holds beside the session's, for calls of somebody who may do less: a call runs only
-        where both let it.
+        where both let it. `at_once` lets tools take their first step before this returns, where nothing must be waited
+        for: a call that never waits is finished then.
         """
-        core = self._core
-        return core.make_batch(calls, scope, changes, CURRENT.get(), core.bounds(under)).start()
+        core, parent = self._core, CURRENT.get()
+        batch = core.make_batch(calls, scope, changes, parent, core.bounds(under))
+        return batch.start(at_once=at_once and parent is None)
 
     async def call(self, name: str, /, **arguments: object) -> ToolOutcome:
         """Run one tool with these arguments."""

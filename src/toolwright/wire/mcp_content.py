@@ -14,7 +14,7 @@ _FILES = "attachment:///"
 
 
 def write_content(outcome: ToolOutcome) -> list[dict[str, Any]]:
-    """The text for the model, then the images, then the attachments as embedded resources."""
+    """The text for the model, then the images, then the attachments: sounds, and others as embedded resources."""
     blocks: list[dict[str, Any]] = []
     if outcome.text or not (outcome.images or outcome.attachments):
         blocks.append({"type": "text", "text": outcome.text})
@@ -26,6 +26,9 @@ def write_content(outcome: ToolOutcome) -> list[dict[str, Any]]:
             blocks.append({"type": "text", "text": stand_in(image)})
     for item in outcome.attachments:
         require_content(item)
+        if item.media_type.startswith("audio/"):
+            blocks.append({"type": "audio", "data": item.data, "mimeType": item.media_type})
+            continue
         uri = _FILES + quote(item.name, safe="")
         resource = {"uri": uri, "mimeType": item.media_type, "blob": item.data}
         blocks.append({"type": "resource", "resource": resource})
