@@ -134,11 +134,7 @@ class Inbox:
     async def answer(self, key: str, value: object, by: str | None, session: str | None = None) -> Resolved:
         """Answer a question, with a value that fits its schema."""
         named, who, payload = self._read(key, "question", of=session), _who(by), _json(value)
-        waits = await self._controller.waits.waits_of(named.call, "question")
-        asked = next((wait for wait in waits if wait.key == named), None)
-        if asked is None:
-            # Nothing is written for a question that nobody knows: its answer could not be checked.
-            raise KeyRefused(f"The question {named.name!r} of call {named.call.call_id!r} is not open here", "unknown")
+        asked = await self._question(named)
         if asked.resolution is None:
             posed = jsonx.decode(asked.detail, type=Posed)
             problem = answer_check(named.name, posed.schema)(payload)
@@ -158,9 +154,26 @@ class Inbox:
             if isinstance(reason, str) and len(reason) > MOST_MESSAGE:
                 raise ToolwrightError(f"The reason has {len(reason)} characters and may have {MOST_MESSAGE}")
             said = await self._sessions.redacted(named.call.session, reason)
+        await self._question(named)
         resolution = Resolution("error", self._clock.now(), reason=said, by=who)
         stands = _shown(await self._controller.resolve(named, resolution))
         return replace(stands, value=await self._redacted(named.call.session, stands.value))
+
+    async def _question(self, key: WaitKey) -> Wait:
+        """The question of a key, open or decided.
+
+        Raises:
+            KeyRefused: it was not asked. Nothing is written then: a call that asks it later would never ask a person.
+        """
+        waits = await self._controller.waits.waits_of(key.call, "question")
+        asked = next((wait for wait in waits if wait.key == key), None)
+        if asked is None:
+            raise KeyRefused(
+                f"The question {key.name!r} of call {key.call.call_id!r} is not open here; list those that are with "
+                "runtime.questions()",
+                "unknown",
+            )
+        return asked
 
     async def _redacted(self, session: str, value: object) -> Any:
         """An answer without the secrets of its session."""

@@ -13,7 +13,7 @@ import msgspec
 from toolwright import jsonx
 from toolwright.errors import InvalidArguments, ToolDefinitionError
 from toolwright.large_json import MOST_CONTAINERS, MOST_ITEMS, has_few_parts
-from toolwright.tools.checking_cost import MOST_LISTED, CheckingCost, cost_of_json_schema
+from toolwright.tools.checking_cost import MOST_LISTED, CheckingCost, cost_of_json_schema, parts_tried
 from toolwright.tools.validation_messages import (
     MOST_PROBLEMS,
     ArgumentProblem,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import jsonschema_rs
 
 __all__ = [
+    "BY_NAME",
     "ArgumentProblem",
     "OutputCheck",
     "Validate",
@@ -43,6 +44,9 @@ __all__ = [
 
 _FEW_LISTS = 500
 """The number of lists and objects in a value up to which all problems are reported."""
+_MOST_DESCRIBED = 20_000
+"""The number of problems that a value may have, by the estimate, for all to be described: each takes some 15
+microseconds, and an item has one for each part of the schema that it does not fit."""
 
 Schema = Mapping[str, Any] | bool | None
 Validate = Callable[[bytes], dict[str, Any]]
@@ -118,7 +122,9 @@ class _Compiled:
             message = "does not fit, and is nested too deeply, or in too many parts, for its problems to be listed"
             return [ArgumentProblem("$", message, preview(value), "a value that fits the schema")]
         # The validator finds all errors in one call: of a value with many parts, only the first is asked for.
-        errors = self.errors(value) if has_few_parts(raw, _FEW_LISTS, MOST_PROBLEMS) else self._first(value)
+        most = _MOST_DESCRIBED // (parts_tried(self.schema) or 1)
+        few = has_few_parts(raw, min(_FEW_LISTS, most), min(MOST_PROBLEMS, most))
+        errors = self.errors(value) if few else self._first(value)
         return [problem for error in errors for problem in _problems_of(self.schema, value, error)]
 
     def _first(self, value: object) -> Iterator[jsonschema_rs.ValidationError]:
@@ -214,7 +220,7 @@ def _subschemas(node: object, path: list[str | int]) -> Iterator[tuple[list[str 
     elif isinstance(node, dict):
         yield path, node
         for key, value in node.items():
-            if key in _BY_NAME and isinstance(value, dict):
+            if key in BY_NAME and isinstance(value, dict):
                 for name, item in value.items():
                     yield from _subschemas(item, [*path, key, name])
             elif key not in ("const", "enum", "default", "examples"):
@@ -231,7 +237,7 @@ def _times(part: dict[str, Any]) -> int:
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 """How a schema is read that names no draft."""
 
-_BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 """The keywords whose values are objects of schemas, under names that mean nothing as keywords."""
 
 

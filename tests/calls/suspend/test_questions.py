@@ -342,6 +342,62 @@ async def test_an_answer_with_too_many_parts_for_its_schema_is_refused_in_no_tim
 
 
 @pytest.mark.promise("WAIT-08")
+async def test_an_object_with_very_many_problems_is_refused_by_its_first_one(place, open_runtime):
+    @tool
+    async def wide(ctx: ToolContext) -> dict:
+        part = {"allOf": [{"type": "integer", "minimum": number} for number in range(400)]}
+        return await ctx.ask("a", "Which?", {"additionalProperties": part})
+
+    runtime = await open_runtime(place, wide)
+    events = runtime.subscribe()
+    async with fail_after(10):
+        batch = runtime.session("s").start_batch([ToolCall(id="c1", name="wide")])
+        await waiting(events)
+        (question,) = await runtime.questions()
+        with pytest.raises(ToolwrightError, match="stays open") as refused:
+            await runtime.answer(question.key, {f"k{number}": "x" for number in range(300)})
+        assert str(refused.value).count("wrong type") == 1  # all 120,000 would take seconds to be found
+        await runtime.answer(question.key, {f"k{number}": 400 for number in range(300)})
+        (outcome,) = await batch
+    assert len(outcome.value) == 300
+
+
+@pytest.mark.promise("WAIT-08")
+async def test_a_key_of_a_call_that_was_deleted_decides_nothing_for_one_that_comes_again(file, open_runtime):
+    going, may_ask = asyncio.Event(), asyncio.Event()
+    may_ask.set()
+
+    @tool
+    async def slow(ctx: ToolContext) -> str:
+        going.set()
+        await may_ask.wait()
+        return await ctx.ask("a", "Which?")
+
+    runtime = await open_runtime(file, slow)
+    events = runtime.subscribe()
+    async with fail_after(10):
+        batch = runtime.session("s").start_batch([ToolCall(id="c1", name="slow")])
+        await waiting(events)
+        (question,) = await runtime.questions()
+        await runtime.answer(question.key, "first")
+        await batch
+        assert await runtime.delete_session("s")
+        going.clear()
+        may_ask.clear()
+        batch = runtime.session("s").start_batch([ToolCall(id="c1", name="slow")])
+        await going.wait()
+        for verb in (runtime.answer(question.key, "late"), runtime.decline(question.key)):
+            with pytest.raises(KeyRefused, match="not open here"):
+                await verb
+        may_ask.set()
+        await waiting(events)
+        (question,) = await runtime.questions()
+        await runtime.answer(question.key, "second")
+        (outcome,) = await batch
+    assert outcome.value == "second"
+
+
+@pytest.mark.promise("WAIT-08")
 async def test_where_nobody_is_asked_a_question_is_declined_at_once(place, open_runtime):
     runtime = await open_runtime(place, order, policy=Policy(on_ask="deny"))
     async with fail_after(10):
@@ -375,6 +431,58 @@ async def test_secrets_are_neither_in_a_question_nor_in_what_is_shown_of_an_answ
     assert got == ["ann hunter2-hunter2"]
     assert stands.value == decided.answer == "ann [secret:token]"
     assert "hunter2" not in f"{question} {refused.value} {stands} {decided} {decided.to_json()}"
+
+
+@pytest.mark.promise("WAIT-08", "SES-03")
+@pytest.mark.parametrize("secret", ["message", "schema", "tool"])
+async def test_a_secret_that_is_a_word_of_the_stored_question_changes_no_more_than_its_text(
+    place, open_runtime, secret
+):
+    @tool
+    async def asks(ctx: ToolContext) -> int:
+        return await ctx.ask("a", f"Which {secret}?", {"type": "integer", "title": secret})
+
+    runtime = await open_runtime(place, asks)
+    session, events = runtime.session("s"), runtime.subscribe()
+    await session.secrets.set("key", secret)
+    async with fail_after(10):
+        batch = session.start_batch([ToolCall(id="c1", name="asks")])
+        await waiting(events)
+        (question,) = await runtime.questions()
+        assert question.message == "Which [secret:key]?"
+        assert question.schema == {"type": "integer", "title": "[secret:key]"}
+        with pytest.raises(ToolwrightError, match="stays open"):
+            await runtime.answer(question.key, "no number")
+        await runtime.answer(question.key, 1)
+        (outcome,) = await batch
+    assert outcome.value == 1
+
+
+@pytest.mark.promise("WAIT-08", "SES-03")
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"enum": ["blue", "hunter2-hunter2"]},
+        {"const": {"title": "hunter2-hunter2"}},
+        {"properties": {"title": {"pattern": "hunter2-hunter2"}}},
+        {"properties": {"hunter2-hunter2": {"type": "string"}}},
+    ],
+    ids=["enum", "const", "pattern", "name"],
+)
+async def test_a_question_is_not_asked_where_answers_would_be_checked_without_a_secret(place, open_runtime, schema):
+    @tool
+    async def asks(ctx: ToolContext) -> str:
+        with pytest.raises(ToolwrightError, match="has a secret of the session") as refused:
+            await ctx.ask("a", "Which?", schema)
+        return str(refused.value)
+
+    runtime = await open_runtime(place, asks)
+    session = runtime.session("s")
+    await session.secrets.set("key", "hunter2-hunter2")
+    async with fail_after(10):
+        (outcome,) = await session.run_batch([ToolCall(id="c1", name="asks")])
+    assert (outcome.status, await runtime.questions()) == ("success", [])
+    assert "hunter2" not in outcome.text
 
 
 async def test_a_program_that_is_not_async_answers_too():

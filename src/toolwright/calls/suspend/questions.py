@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from toolwright import jsonx
 from toolwright.calls.active_call import ActiveCall
 from toolwright.calls.redact import off_loop
+from toolwright.calls.redactor import Redactor
 from toolwright.calls.suspend.steps import effects_of, outside, recording, require_name, require_seconds, tool_error
 from toolwright.calls.suspend.suspend import enter
 from toolwright.effects.effect import Effect
@@ -24,7 +25,7 @@ from toolwright.plain_data import plain_data
 from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
 from toolwright.tools.checking_cost import CheckingCost, parts_tried
 from toolwright.tools.outcome import Decision, Failure, Verdict, encodable
-from toolwright.tools.raw_schema import compile_output_schema, summarise
+from toolwright.tools.raw_schema import BY_NAME, compile_output_schema, summarise
 
 MOST_MESSAGE = 16 * 1024
 """Characters of the text of a question, and of the reason for declining one."""
@@ -118,12 +119,12 @@ async def ask(
     """Ask a person, and wait for the answer."""
     env, policy = call.env, call.owner.policy
     given = posed_json(name, message, schema)
+    answer_check(name, jsonx.decode(given, type=Posed).schema)
     if deadline is not None:
         require_seconds(f"The deadline of question {name!r}", deadline)
     effects, suspension = effects_of(call), enter(call)
-    shown = given if env.redactor is None else await off_loop(len(given), env.redactor.json, given)
+    shown = given if env.redactor is None else await off_loop(len(given), _without_secrets, env.redactor, name, given)
     posed = jsonx.decode(shown, type=Posed)
-    answer_check(name, posed.schema)
     key = WaitKey(suspension.key, "question", name)
     if policy.on_ask == "deny" and not await _is_answered(call, key):
         raise tool_error(_declined(name, "nobody can be asked here"))
@@ -194,6 +195,43 @@ def posed_json(name: str, message: object, schema: object) -> bytes:
             f"The schema of question {name!r} has {len(written)} bytes and may have {MOST_SCHEMA}; ask for less at once"
         )
     return jsonx.canonical({"tool": "", "message": encodable(message), "schema": jsonx.decode(written)})
+
+
+def _without_secrets(redactor: Redactor, name: str, given: bytes) -> bytes:
+    """The JSON of a question whose text and schema show no secret, and whose schema still checks the same.
+
+    Raises:
+        ToolwrightError: a secret is in what an answer is checked by.
+    """
+    posed = jsonx.decode(given, type=Posed)
+    posed.message = redactor.text(posed.message)
+    if posed.schema is not None:
+        shown = jsonx.decode(redactor.json(jsonx.encode(posed.schema)))
+        if _checking(shown) != _checking(posed.schema):
+            # An answer that fits the schema as it is shown would not fit the schema of the tool.
+            raise ToolwrightError(
+                f"The schema of question {name!r} has a secret of the session in what an answer is checked by; leave "
+                "it out, and look at the answer in the tool"
+            )
+        posed.schema = shown
+    return jsonx.canonical(structs.asdict(posed))
+
+
+_NOTES = frozenset(("title", "description", "default", "examples", "$comment"))
+"""The keywords of a schema that no answer is checked by."""
+
+
+def _checking(part: Any, names: bool = False) -> Any:
+    """A part of a schema without its notes; `names` for an object of schemas, under names that are no keywords."""
+    if isinstance(part, list):
+        return [_checking(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    return {
+        key: value if key in ("const", "enum") and not names else _checking(value, not names and key in BY_NAME)
+        for key, value in part.items()
+        if names or key not in _NOTES
+    }
 
 
 # --- answering
