@@ -17,7 +17,7 @@ from langgraph.types import Command
 
 from tests.adapters.langgraph_models import Scripted, asks
 from tests.support import fail_after
-from toolwright import Image, Pending, Policy, Rule, Runtime, ToolContext, ToolError, ToolwrightError, tool
+from toolwright import Image, Pending, Runtime, ToolContext, ToolError, ToolwrightError, tool
 from toolwright.adapters.langchain import ToolwrightMiddleware, ToolwrightNode
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
