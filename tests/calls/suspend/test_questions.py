@@ -363,7 +363,7 @@ async def test_an_object_with_very_many_problems_is_refused_by_its_first_one(pla
 
 
 @pytest.mark.promise("WAIT-08")
-async def test_a_key_of_a_call_that_was_deleted_decides_nothing_for_one_that_comes_again(file, open_runtime):
+async def test_a_key_of_a_call_that_was_deleted_decides_nothing_for_one_that_comes_again(place, open_runtime):
     going, may_ask = asyncio.Event(), asyncio.Event()
     may_ask.set()
 
@@ -373,7 +373,7 @@ async def test_a_key_of_a_call_that_was_deleted_decides_nothing_for_one_that_com
         await may_ask.wait()
         return await ctx.ask("a", "Which?")
 
-    runtime = await open_runtime(file, slow)
+    runtime = await open_runtime(place, slow)
     events = runtime.subscribe()
     async with fail_after(10):
         batch = runtime.session("s").start_batch([ToolCall(id="c1", name="slow")])
@@ -381,7 +381,8 @@ async def test_a_key_of_a_call_that_was_deleted_decides_nothing_for_one_that_com
         (question,) = await runtime.questions()
         await runtime.answer(question.key, "first")
         await batch
-        assert await runtime.delete_session("s")
+        await runtime.delete_session("s")
+        assert await runtime.questions(decided=True) == []
         going.clear()
         may_ask.clear()
         batch = runtime.session("s").start_batch([ToolCall(id="c1", name="slow")])
