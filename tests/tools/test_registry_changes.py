@@ -224,6 +224,32 @@ def test_a_scope_that_nobody_watches_is_not_held_by_its_base():
     assert gone() is None
 
 
+def test_a_scope_that_nobody_watches_any_more_does_not_watch_its_base():
+    class Counted(ToolRegistry):
+        watched = 0
+
+        def on_change(self, callback: Any) -> Any:
+            stop = super().on_change(callback)
+            self.watched += 1
+
+            def unsubscribe() -> None:
+                stop()
+                self.watched -= 1
+
+            return unsubscribe
+
+    base, layer = Counted(), Counted()
+    scope = ScopedRegistry(base)
+    scope.push(layer)
+    first, second = scope.on_change(lambda: None), scope.on_change(lambda: None)
+    assert (base.watched, layer.watched) == (1, 1)
+    first()
+    assert (base.watched, layer.watched) == (1, 1)
+    second()
+    second()
+    assert (base.watched, layer.watched) == (0, 0)
+
+
 async def test_a_session_tells_of_tools_that_its_runtime_and_it_get(open_runtime):
     runtime: Runtime = await open_runtime(named("a"))
     session = runtime.session("s")

@@ -61,8 +61,8 @@ def _require_sendable(around: Iterable[Around], tool: str) -> None:
         problem = pickled(factory)
         if isinstance(problem, Exception):
             raise MissingRequirement(
-                f"Tool {tool!r} runs in a child process, and {described(factory)} in App(around=...) cannot be sent there "
-                f"({told(problem)}); make it a function of a module, or drop the tool's isolation"
+                f"Tool {tool!r} runs in a child process, and {described(factory)} in App(around=...) cannot be sent "
+                f"there ({told(problem)}); make it a function of a module, or drop the tool's isolation"
             )
 
 
