@@ -2,15 +2,28 @@
 
 import asyncio
 from typing import Any
+from uuid import uuid4
 
 import pytest
-from agents import Agent, RunConfig, Runner, RunState, ToolOutputImage, ToolOutputText, WebSearchTool, function_tool
+from agents import (
+    Agent,
+    Model,
+    ModelResponse,
+    RunConfig,
+    Runner,
+    RunState,
+    ToolOutputImage,
+    ToolOutputText,
+    Usage,
+    WebSearchTool,
+    function_tool,
+)
 from agents.testing import ScriptedModel, assistant_message, function_call
 from agents.tool_context import ToolContext as AgentToolContext
 
 from tests.support import fail_after
 from toolwright import Image, Policy, Rule, Session, Success, ToolCall, ToolContext, ToolDefinitionError, tool
-from toolwright.adapters.openai_agents import function_tools, settle, tools_from
+from toolwright.adapters.openai_agents import RecordedModel, function_tools, settle, tools_from
 
 PNG = b"\x89PNG\r\n\x1a\n not a real picture"
 QUIET = RunConfig(tracing_disabled=True)
@@ -121,6 +134,79 @@ async def test_a_host_gives_the_scope_where_a_server_repeats_ids_in_each_run(pla
             agent = agent_of(session, [call("c1", "pay", to=to)], scope=lambda context: f"run {context.context}")
             assert outputs(await Runner.run(agent, "pay", context=run, run_config=QUIET)) == {"c1": f"paid {to}"}
     assert paid == ["ann", "bob"]
+
+
+class Forgetful(Model):
+    """A model that gives other call ids each time it is asked."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = list(answers)
+        self.asked = 0
+
+    def answer(self, input: Any) -> list[Any]:
+        self.asked += 1
+        number = 0 if isinstance(input, str) else sum(each.get("type") == "function_call" for each in input)
+        if number == len(self.answers):
+            return [assistant_message("done")]
+        return [call(f"call_{uuid4().hex}", "pay", to=self.answers[number])]
+
+    async def get_response(self, system_instructions: Any, input: Any, *given: Any, **options: Any) -> ModelResponse:
+        return ModelResponse(output=self.answer(input), usage=Usage(requests=1, input_tokens=7), response_id=None)
+
+    async def stream_response(self, system_instructions: Any, input: Any, *given: Any, **options: Any) -> Any:
+        scripted = ScriptedModel([self.answer(input)])
+        async for event in scripted.stream_response(system_instructions, input, *given, **options):
+            yield event
+
+
+@pytest.mark.promise("ADP-05")
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_run_that_starts_again_gets_the_recorded_answers_of_its_model(streamed, file, open_runtime):
+    paid: list[str] = []
+
+    @tool
+    async def pay(to: str) -> str:
+        paid.append(to)
+        return f"paid {to}"
+
+    model = Forgetful("ann", "bob")
+
+    async def run(name: str) -> Any:
+        runtime = await open_runtime(file, pay)
+        session = runtime.session("s")
+        recorded = RecordedModel(model, session, name)
+        agent = Agent("clerk", model=recorded, tools=list(function_tools(session)))
+        if streamed:
+            result: Any = Runner.run_streamed(agent, "pay", run_config=QUIET)
+            async for _ in result.stream_events():
+                pass
+        else:
+            result = await Runner.run(agent, "pay", run_config=QUIET)
+        await runtime.close()
+        return result
+
+    async with fail_after(20):
+        first, again = await run("message 1"), await run("message 1")
+        assert (paid, model.asked) == (["ann", "bob"], 3), "nothing is asked or paid again"
+        assert outputs(again) == outputs(first)
+        assert again.final_output == "done"
+        await run("message 2")
+        assert (paid, model.asked) == (["ann", "bob"] * 2, 6), "another run asks"
+
+
+async def test_the_recorded_answers_of_a_finished_run_can_be_forgotten(place, open_runtime):
+    @tool
+    async def pay(to: str) -> str:
+        return f"paid {to}"
+
+    runtime = await open_runtime(place, pay)
+    session = runtime.session("s")
+    model = RecordedModel(Forgetful("ann"), session, "one")
+    async with fail_after(10):
+        await Runner.run(Agent("clerk", model=model, tools=list(function_tools(session))), "pay", run_config=QUIET)
+        assert len(await session.kv.list("openai_agents/")) == 2
+        await model.forget()
+        assert await session.kv.list("openai_agents/") == []
 
 
 # --- approvals

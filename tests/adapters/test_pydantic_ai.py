@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pydantic import BaseModel
@@ -29,13 +30,13 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import FunctionToolset
 
 from tests.support import fail_after
 from toolwright import Image, Pending, Policy, Session, Success, ToolCall, ToolContext, ToolError, tool
-from toolwright.adapters.pydantic_ai import ToolwrightToolset, tools_from
+from toolwright.adapters.pydantic_ai import RecordedModel, ToolwrightToolset, tools_from
 
 PNG = b"\x89PNG\r\n\x1a\n not a real picture"
 
@@ -179,6 +180,57 @@ async def test_a_host_may_give_the_scope(place, open_runtime):
         await agent.run("pay", deps="7", output_type=[str, DeferredToolRequests])
         (asked,) = await session.approvals()
         assert asked.scope == "turn 7"
+
+
+@pytest.mark.promise("ADP-05")
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_run_that_starts_again_gets_the_recorded_answers_of_its_model(streamed, file, open_runtime):
+    paid: list[str] = []
+    asked: list[int] = []
+
+    @tool
+    async def pay(to: str) -> str:
+        paid.append(to)
+        return f"paid {to}"
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        asked.append(len(messages))
+        if len(messages) > 3:
+            return ModelResponse(parts=[TextPart("done")])
+        return ModelResponse(parts=[call(f"call_{uuid4().hex}", "pay", to=str(len(messages)))])
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> Any:
+        for part in answer(messages, info).parts:
+            if isinstance(part, ToolCallPart):
+                yield {0: DeltaToolCall("pay", part.args_as_json_str(), tool_call_id=part.tool_call_id)}
+            else:
+                yield "done"
+
+    async def run(name: str) -> Any:
+        runtime = await open_runtime(file, pay)
+        session = runtime.session("s")
+        model = RecordedModel(FunctionModel(answer, stream_function=stream), session, name)
+        agent = Agent(model, toolsets=[ToolwrightToolset[None](session)])
+        if streamed:
+            async with agent.run_stream("pay", conversation_id=name) as result:
+                output = await result.get_output()
+                messages = result.all_messages()
+        else:
+            ended = await agent.run("pay", conversation_id=name)
+            output, messages = ended.output, ended.all_messages()
+        if name == "message 2":
+            await model.forget()
+            assert [each.key for each in await session.kv.list("pydantic_ai/")] != []
+        await runtime.close()
+        return output, {id: part.content for id, part in returns(messages).items()}
+
+    async with fail_after(20):
+        first, again = await run("message 1"), await run("message 1")
+        assert (paid, len(asked)) == (["1", "3"], 3), "nothing is asked or paid again"
+        assert first == again == ("done", first[1])
+        assert len(first[1]) == 2
+        await run("message 2")
+        assert (paid, len(asked)) == (["1", "3"] * 2, 6), "another run asks"
 
 
 # --- approvals

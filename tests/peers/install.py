@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from bench.peers import Peer
@@ -17,6 +18,12 @@ LLAMA = Peer("llama", "llama.cpp's server", ("xllamacpp==2026.10.11549", "gguf==
 AIMOCK = "1.43.0"
 OLD_CLIENTS = Peer("mcp1", "mcp 1.x and smolagents", ("mcp==1.30.0", "mcpadapt==0.1.19", "smolagents==1.26.0"))
 CONFORMANCE = "0.2.0-alpha.12"
+REFERENCE_SERVERS = Peer(
+    "mcp-servers",
+    "the reference servers of MCP",
+    ("mcp-server-git==2026.10.19", "mcp-server-time==2026.10.19", "mcp-server-fetch==2026.10.24"),
+)
+REFERENCE_NPM = "2026.8.31"
 INSPECTOR = "2.12.0"
 _INSTALL_SECONDS = 600
 
@@ -85,11 +92,35 @@ def old_client_python() -> Path:
     return environment_python(OLD_CLIENTS)
 
 
+def reference_python() -> Path:
+    """The interpreter that has the reference servers of PyPI.
+
+    Raises:
+        InstallError: they could not be installed.
+    """
+    return environment_python(REFERENCE_SERVERS)
+
+
+def reference_npm(kind: str) -> list[str]:
+    """The command of a reference server of npm.
+
+    Raises:
+        InstallError: it could not be installed.
+    """
+    package = npm_package(f"@modelcontextprotocol/server-{kind}", REFERENCE_NPM)
+    program: str = next(iter(json.loads((package / "package.json").read_text())["bin"].values()))
+    return [node(), str(package / program)]
+
+
 PEERS: tuple[tuple[str, Callable[[], object]], ...] = (
     ("llama.cpp's server", llama_python),
     ("aimock", aimock_program),
     ("MCP conformance suite", conformance_program),
     ("MCP inspector", inspector_program),
+    ("MCP reference servers of PyPI", reference_python),
+    ("MCP server everything", partial(reference_npm, "everything")),
+    ("MCP server filesystem", partial(reference_npm, "filesystem")),
+    ("MCP server memory", partial(reference_npm, "memory")),
     ("MCP clients of the first version", old_client_python),
 )
 

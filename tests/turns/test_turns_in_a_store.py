@@ -274,3 +274,23 @@ async def test_recovery_names_the_turns_that_it_continues(file):
             assert recovered.to_json()["turn"] == turn.id
             assert (await (await runtime.turn(recovered.turn))).text == "Yes."
             assert await runtime.recover() == []
+
+
+@pytest.mark.promise("TURN-06", "SES-01")
+async def test_the_messages_of_turns_are_there_for_everybody_who_asks_later(place, open_runtime):
+    async def answer(request: Any) -> str:
+        return f"{len(request.messages)} items"
+
+    runtime = await open_runtime(place, model=FunctionModel(answer))
+    async with fail_after(10):
+        assert [(await runtime.session("s").ask("?")).text for _ in range(2)] == ["1 items", "3 items"]
+        assert (await runtime.session("t").ask("?")).text == "1 items"
+        await runtime.session("s").messages.append("by hand", sender="user")
+        assert (await runtime.session("s").ask("?")).text == "6 items"
+        assert (await runtime.session("u").ask("?")).text == "1 items"
+        found = await runtime.session("s").messages.list()
+        assert [message.number for message in found] == list(range(1, 8))
+        assert [message.content for message in found[1::2]] == ["1 items", "3 items", "?"]
+        assert found[4].content == "by hand"
+        counts = {info.id: info.usage["messages"].entries for info in await runtime.sessions()}
+    assert counts == {"s": 7, "t": 2, "u": 2}

@@ -6,7 +6,8 @@ not own running calls; the session does, under its policy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import functools
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Unpack
 
 from toolwright import jsonx
@@ -19,12 +20,15 @@ from toolwright.tools.outcome import Image, Success, ToolError
 from toolwright.wire.images import from_url, stand_in, to_url, viewable
 
 try:
-    from agents import FunctionTool, RunState, ToolOutputImage, ToolOutputText
+    from agents import FunctionTool, Model, ModelResponse, RunState, ToolOutputImage, ToolOutputText, Usage
 except ModuleNotFoundError:
     require_extra("openai-agents", "toolwright.adapters.openai_agents")
     raise
+from agents.items import TResponseOutputItem
 from agents.run_context import RunContextWrapper
 from agents.tool_context import ToolContext as AgentToolContext
+from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
 
 if TYPE_CHECKING:
     from toolwright.session.session import Session
@@ -84,6 +88,105 @@ async def settle(session: Session, state: RunState[Any, Any], *, scope: Scope = 
         elif asked is not None and decided is False:
             reason = context.get_rejection_message(name, call_id, existing_pending=item)
             await answers.deny(asked, reason=reason, by=BY)
+
+
+class RecordedModel(Model):
+    """A model whose answers a session records. A run that starts again after a crash gets them, with their call ids.
+
+    The SDK stores nothing between the start of a run and its end or interruption, and a model that is asked again gives
+    other ids: then its calls are other calls. With this model, the run asks nothing again that was answered, and its
+    calls are replayed.
+
+    Args:
+        model: the model that is asked, such as `OpenAIResponsesModel(...)`.
+        session: the session that records its answers, among its key-values.
+        run: the name of the run. It is the same when the run starts again, and another one for each other run.
+    """
+
+    def __init__(self, model: Model, session: Session, run: str) -> None:
+        self._model = model
+        self._kv = session.kv
+        self._prefix = f"openai_agents/{jsonx.digest(run.encode())[:32]}/"
+
+    async def get_response(
+        self, system_instructions: str | None, input: str | list[Any], *given: Any, **options: Any
+    ) -> ModelResponse:
+        """The recorded answer to this input, or that of the model, which is recorded before it is returned."""
+        key = self._key(system_instructions, input)
+        recorded = await self._kv.get(key)
+        if recorded is not None:
+            return _read_answer(recorded)
+        answer = await self._model.get_response(system_instructions, input, *given, **options)
+        await self._kv.set(key, _written_answer(answer))
+        return answer
+
+    async def stream_response(
+        self, system_instructions: str | None, input: str | list[Any], *given: Any, **options: Any
+    ) -> AsyncIterator[Any]:
+        """The events of the model; for a recorded answer only the last one, which has the whole answer."""
+        key = self._key(system_instructions, input)
+        recorded = await self._kv.get(key)
+        if recorded is not None:
+            yield _completed(_read_answer(recorded))
+            return
+        async for event in self._model.stream_response(system_instructions, input, *given, **options):
+            if event.type == "response.completed":
+                answer = ModelResponse(output=event.response.output, usage=Usage(), response_id=event.response.id)
+                await self._kv.set(key, _written_answer(answer))
+            yield event
+
+    async def forget(self) -> None:
+        """Delete the recorded answers of the run: it is finished, and its result is stored."""
+        for each in await self._kv.list(self._prefix):
+            await self._kv.delete(each.key)
+
+    async def close(self) -> None:
+        """Release what the model holds."""
+        await self._model.close()
+
+    def get_retry_advice(self, request: Any) -> Any:
+        """The advice of the model."""
+        return self._model.get_retry_advice(request)
+
+    def _key(self, system_instructions: str | None, input: str | list[Any]) -> str:
+        asked = to_jsonable_python([system_instructions, input])
+        return self._prefix + jsonx.digest(jsonx.canonical(asked))[:32]
+
+
+def _written_answer(answer: ModelResponse) -> dict[str, Any]:
+    return {
+        # Only what was set: a null that comes back in its place would make the next question another one.
+        "output": [item.model_dump(mode="json", exclude_unset=True) for item in answer.output],
+        "usage": _usage().dump_python(answer.usage, mode="json"),
+        "id": answer.response_id,
+    }
+
+
+def _read_answer(recorded: dict[str, Any]) -> ModelResponse:
+    output, usage = _output().validate_python(recorded["output"]), _usage().validate_python(recorded["usage"])
+    return ModelResponse(output=output, usage=usage, response_id=recorded["id"])
+
+
+# Made when a first answer is written or read: it takes long.
+
+
+@functools.cache
+def _output() -> TypeAdapter[list[Any]]:
+    return TypeAdapter(list[TResponseOutputItem])
+
+
+@functools.cache
+def _usage() -> TypeAdapter[Usage]:
+    return TypeAdapter(Usage)
+
+
+def _completed(answer: ModelResponse) -> Any:
+    """The last event of a stream, with a whole answer."""
+    from openai.types.responses import Response, ResponseCompletedEvent
+
+    # Not validated: a recorded answer has only those fields of a response that the runner reads.
+    response = Response.model_construct(id=answer.response_id or "recorded", output=answer.output, usage=None)
+    return ResponseCompletedEvent.model_construct(response=response, sequence_number=0, type="response.completed")
 
 
 def _scope(scope: Scope, context: RunContextWrapper[Any]) -> str:

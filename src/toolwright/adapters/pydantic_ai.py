@@ -7,9 +7,11 @@ failure, a deferred call. Does not own running calls; the session does, under it
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeGuard, TypeVar, Unpack
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Generic, TypeGuard, TypeVar, Unpack, cast
 
+from toolwright import jsonx
 from toolwright.adapters.answer_batches import AnswerBatches
 from toolwright.errors import ToolwrightError
 from toolwright.extras import require_extra
@@ -27,12 +29,22 @@ from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, T
 from pydantic_ai.messages import (
     BinaryContent,
     ModelMessage,
+    ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
     ToolCallPart,
     ToolReturn,
     ToolReturnPart,
 )
+from pydantic_ai.models import (
+    CompletedStreamedResponse,
+    KnownModelName,
+    Model,
+    ModelRequestParameters,
+    StreamedResponse,
+)
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import (
     DeferredToolRequests,
     DeferredToolResults,
@@ -288,6 +300,79 @@ class ToolwrightToolset(AbstractToolset[Deps], Generic[Deps]):
         key = metadata.get(call_id, {}).get("key")
         found = [each for each in await self.session.approvals() if each.call_id == call_id and key in (None, each.key)]
         return found[-1] if found else None
+
+
+class RecordedModel(WrapperModel):
+    """A model whose answers a session records. A run that starts again after a crash gets them, with their call ids.
+
+    For hosts that store a history only when a run has ended: a model that is asked again gives other ids, and then its
+    calls are other calls. With this model the run asks nothing again that was answered. Start it again with the same
+    prompt, history and conversation id: `agent.run(..., conversation_id=...)`.
+
+    Args:
+        wrapped: the model that is asked, or its name.
+        session: the session that records its answers, among its key-values.
+        run: the name of the run. It is the same when the run starts again, and another one for each other run.
+    """
+
+    def __init__(self, wrapped: Model | KnownModelName, session: Session, run: str) -> None:
+        super().__init__(wrapped)
+        self._kv = session.kv
+        self._prefix = f"pydantic_ai/{jsonx.digest(run.encode())[:32]}/"
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """The recorded answer of this number, or that of the model, which is recorded before it is returned."""
+        answer = await self._recorded(messages)
+        if answer is None:
+            answer = await super().request(messages, model_settings, model_request_parameters)
+            if answer.state == "complete":  # else the provider has paused it, and is asked again for the rest
+                await self._record(messages, answer)
+        return answer
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        """The same for a stream; it is recorded when it has ended, and not if it was left before."""
+        answer = await self._recorded(messages)
+        if answer is not None:
+            yield CompletedStreamedResponse(
+                answer, model_request_parameters=model_request_parameters, replay_events=True
+            )
+            return
+        async with super().request_stream(messages, model_settings, model_request_parameters, run_context) as stream:
+            yield stream
+            answer = stream.get()
+        if answer.state == "complete":
+            await self._record(messages, answer)
+
+    async def forget(self) -> None:
+        """Delete the recorded answers of the run: it is finished, and its history is stored."""
+        for each in await self._kv.list(self._prefix):
+            await self._kv.delete(each.key)
+
+    async def _recorded(self, messages: list[ModelMessage]) -> ModelResponse | None:
+        recorded = await self._kv.get(self._key(messages))
+        if recorded is None:
+            return None
+        (answer,) = ModelMessagesTypeAdapter.validate_python([recorded])
+        return cast("ModelResponse", answer)
+
+    async def _record(self, messages: list[ModelMessage], answer: ModelResponse) -> None:
+        (written,) = ModelMessagesTypeAdapter.dump_python([answer], mode="json")
+        await self._kv.set(self._key(messages), written)
+
+    def _key(self, messages: list[ModelMessage]) -> str:
+        return f"{self._prefix}{sum(isinstance(each, ModelResponse) for each in messages)}"
 
 
 class _Answer:

@@ -4,7 +4,7 @@ does not own connecting, nor the form of results."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -23,10 +23,10 @@ from pydantic import TypeAdapter, ValidationError
 from toolwright.clock import Clock
 from toolwright.mcp.client_input import CallInput, InputAnswers
 from toolwright.mcp.client_redaction import ServerSecrets
-from toolwright.mcp.client_result import bad_answer, read_error
+from toolwright.mcp.client_result import NOT_CONNECTED, bad_answer, read_error
 from toolwright.mcp.client_settings import ServerSettings
 from toolwright.mcp.tool_names import clean_text
-from toolwright.tools.context import ToolContext
+from toolwright.tools.context import StepCrashPolicy, ToolContext
 from toolwright.tools.outcome import ToolError
 
 if TYPE_CHECKING:
@@ -139,6 +139,10 @@ class LiveServer:
         return result if cleaned is told else _RESULT.validate_python(cleaned)
 
 
+FindServer = Callable[[LiveServer | None], Awaitable[LiveServer]]
+"""The server, once it is connected; given one that could not be reached, once that is looked into."""
+
+
 class _Progress:
     """Passes the progress of a call on, at most every few milliseconds."""
 
@@ -160,39 +164,33 @@ class _Progress:
 
 
 async def call_in_rounds(
-    live: Callable[[], Any],
+    live: FindServer,
     tool: str,
     arguments: dict[str, Any],
     call: CallInput,
     answers: InputAnswers,
     *,
     repeatable: bool,
-    on_crash: Any,
+    step_policy: StepCrashPolicy | None,
 ) -> CallToolResult:
-    """Call a tool of a server that may ask for input: each request is a step of the call, and so is each answer.
+    """Call a tool, and answer what its server asks for, round by round.
 
-    So a call whose question is open survives the end of this process, and a request that was cut off follows the crash
-    policy.
+    With a `step_policy` each request is a step of the call: a call whose question is open survives the end of this
+    process then, and a request that was cut off follows the policy.
 
     Raises:
-        ToolError: as for `LiveServer.send`; or the server asks too often.
+        ToolError: as for `LiveServer.send`; or the server asks for something it may not have, or too often.
     """
     responses: dict[str, Any] | None = None
     state: str | None = None
     waits = 0
     for number in range(1, MOST_ROUNDS + 1):
-        kept: list[CallToolResult | InputRequiredResult] = []
-
-        async def send(
-            responses: dict[str, Any] | None = responses, state: str | None = state, kept: list[Any] = kept
-        ) -> dict[str, Any]:
-            server: LiveServer = await live()
-            result = await server.send(tool, arguments, call, repeatable=repeatable, responses=responses, state=state)
-            kept.append(result)
-            return result.model_dump(by_alias=True, mode="json", exclude_unset=True)
-
-        told = await call.ctx.step(f"mcp-call-{number}", send, on_crash=on_crash)
-        result = kept[0] if kept else _RESULT.validate_python(told)
+        send = _Send(live, tool, arguments, call, repeatable, responses, state)
+        if step_policy is None:
+            result = await send.now()
+        else:
+            told = await call.ctx.step(f"mcp-call-{number}", send.told, on_crash=step_policy)
+            result = send.result or _RESULT.validate_python(told)
         if isinstance(result, CallToolResult):
             return result
         state = result.request_state
@@ -207,3 +205,42 @@ async def call_in_rounds(
         category="external",
         code="mcp_too_many_rounds",
     )
+
+
+@dataclass(slots=True)
+class _Send:
+    """One request of a call."""
+
+    live: FindServer
+    tool: str
+    arguments: dict[str, Any]
+    call: CallInput
+    repeatable: bool
+    responses: dict[str, Any] | None
+    state: str | None
+    result: CallToolResult | InputRequiredResult | None = None
+
+    async def now(self) -> CallToolResult | InputRequiredResult:
+        """Send it. A request that never reached the server is sent once more, when it is there again."""
+        server = await self.live(None)
+        try:
+            return await self._over(server)
+        except ToolError as error:
+            if error.failure.code != NOT_CONNECTED:
+                raise
+        return await self._over(await self.live(server))
+
+    async def _over(self, server: LiveServer) -> CallToolResult | InputRequiredResult:
+        return await server.send(
+            self.tool,
+            self.arguments,
+            self.call,
+            repeatable=self.repeatable,
+            responses=self.responses,
+            state=self.state,
+        )
+
+    async def told(self) -> dict[str, Any]:
+        """Send it, and return the result as plain data; it is also kept as it came."""
+        self.result = result = await self.now()
+        return result.model_dump(by_alias=True, mode="json", exclude_unset=True)

@@ -12,6 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
     INVALID_PARAMS,
+    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     REQUEST_TIMEOUT,
@@ -33,6 +34,10 @@ from toolwright.tools.raw_schema import OutputCheck, summarise
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
+NOT_CONNECTED = "mcp_not_connected"
+"""The code of a call that was not sent."""
+_NO_SESSION = "Session terminated"
+"""How the SDK says that a server of 2025 does not know our session any more: it did nothing with the request."""
 LONGEST_MESSAGE = 4_000
 """Characters of an error that a server wrote."""
 
@@ -131,7 +136,7 @@ def not_connected(server: str, tool: str, why: str) -> ToolError:
     return ToolError(
         f"The MCP server {server!r} is not connected ({why}); the tool {tool!r} was not called",
         category="unavailable",
-        code="mcp_not_connected",
+        code=NOT_CONNECTED,
         retry=True,
     )
 
@@ -152,7 +157,7 @@ def read_error(
 ) -> ToolError:
     """The failure that an error of the protocol means."""
     said = clean_text(redact(error.message), LONGEST_MESSAGE)
-    if error.code == NOT_SENT:
+    if error.code == NOT_SENT or (error.code == INVALID_REQUEST and error.message == _NO_SESSION):
         return not_connected(server, tool, said)
     if error.code == CONNECTION_CLOSED:
         return cut_off(server, tool, why or said, repeatable=repeatable)

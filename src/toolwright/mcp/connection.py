@@ -78,7 +78,6 @@ class Connection:
         self._wake = asyncio.Event()
         self._closing = False
         self._stale = False
-        self._listed = asyncio.Event()
         self._live: LiveServer | None = None
         self._one = asyncio.Lock()
         self._state: Literal["connecting", "connected", "waiting", "closed"] = "connecting"
@@ -138,32 +137,22 @@ class Connection:
             return await self._call(tool, arguments, ctx)
 
     async def _call(self, tool: ServerTool, arguments: dict[str, Any], ctx: ToolContext[Any]) -> object:
-        async def live() -> LiveServer:
+        async def live(unreached: LiveServer | None) -> LiveServer:
+            if unreached is not None:
+                self._doubt(unreached)
             return await self._usable(tool)
 
         call = CallInput(ctx)
         try:
-            if tool.in_rounds:
-                result = await call_in_rounds(
-                    live,
-                    tool.own_name,
-                    arguments,
-                    call,
-                    self._answers,
-                    repeatable=tool.repeatable,
-                    on_crash=tool.on_crash,
-                )
-            else:
-                server = await live()
-                answer = await server.send(tool.own_name, arguments, call, repeatable=tool.repeatable)
-                if not isinstance(answer, mcp_types.CallToolResult):
-                    raise ToolError(
-                        f"The MCP server {self._settings.name!r} asks for input, which the tool {tool.own_name!r} may "
-                        "not have",
-                        category="external",
-                        code="mcp_input_refused",
-                    )
-                result = answer
+            result = await call_in_rounds(
+                live,
+                tool.own_name,
+                arguments,
+                call,
+                self._answers,
+                repeatable=tool.repeatable,
+                step_policy=tool.step_policy,
+            )
         except ToolError as error:
             if error.failure.category in ("unavailable", "interrupted"):
                 self._look_again()
@@ -181,6 +170,13 @@ class Connection:
         if live is None:
             raise not_connected(self._settings.name, tool.own_name, self._error or "it does not answer")
         return live
+
+    def _doubt(self, live: LiveServer) -> None:
+        """Let calls wait until the server has answered again, or is connected anew."""
+        if self._live is live:
+            self._live = None
+            self._connected.clear()
+            self._look_again()
 
     def _look_again(self) -> None:
         """Read the list soon: if the server is gone, that finds out."""
@@ -274,7 +270,9 @@ class Connection:
             last = self._host.clock.monotonic()
             async with asyncio.timeout(self._settings.connect_timeout):
                 await self._take(await self._read_list(live.client), live)
-            self._listed.set()
+            if not lost:
+                self._live = live
+                self._connected.set()
 
     async def _list_now(self) -> None:
         live = self._live
@@ -488,8 +486,10 @@ class Connection:
         if settings.pins is not None and settings.pins.get(listed.name) != pin:
             state = "is not pinned" if listed.name not in settings.pins else "is not what it was when it was pinned"
             return f"it {state}; look at it, and pin it with: toolwright mcp test {settings.name} --pin"
-        in_rounds = live.modern and (settings.elicitation or settings.sampling is not None or bool(settings.roots))
-        key = f"{pin}{in_rounds}"
+        asks = settings.elicitation or settings.sampling is not None or bool(settings.roots)
+        # A server of 2025 that asks keeps its call open, and ends with it: only a result that asks can be continued.
+        in_steps = self._host.durable and live.modern and asks
+        key = f"{pin}{in_steps}"
         mine = self._tools.get(name)
         there = self._host.registry.snapshot().get(name)
         if mine is not None and mine[0] == key and there is mine[1]:
@@ -497,7 +497,7 @@ class Connection:
         if there is not None and (mine is None or there is not mine[1]):
             return f"another tool is called {name!r}"
         try:
-            made = make_tool(listed, name, settings, self._secrets, self.call, in_rounds=in_rounds)
+            made = make_tool(listed, name, settings, self._secrets, self.call, in_steps=in_steps)
             self._host.registry.register(made, replace=mine is not None)
         except (ToolDefinitionError, RegistryError) as error:
             return clean_text(str(error), 1_000)

@@ -14,7 +14,7 @@ from toolwright.mcp.client_settings import ServerSettings
 from toolwright.mcp.schema_bombs import require_cheap
 from toolwright.mcp.tool_names import LONGEST_TITLE, clean_schema, clean_text
 from toolwright.tools.arguments import Arguments
-from toolwright.tools.context import ToolContext
+from toolwright.tools.context import StepCrashPolicy, ToolContext
 from toolwright.tools.options import ToolOptions
 from toolwright.tools.raw_schema import OutputCheck, Validate, compile_output_schema
 from toolwright.tools.retry_policy import RetryPolicy
@@ -37,17 +37,15 @@ class ServerTool:
     """Its name among ours."""
     check_output: OutputCheck | None
     repeatable: bool
-    on_crash: Any
-    """What a request does that was cut off by a crash of this process."""
-    in_rounds: bool
-    """Whether the server may ask for input by its result."""
+    step_policy: StepCrashPolicy | None
+    """The crash policy of each request, where requests are steps of their call; None where they are not."""
 
 
 Call = Callable[[ServerTool, dict[str, Any], ToolContext[Any]], Awaitable[object]]
 
 
 def make_tool(
-    listed: ListedTool, name: str, settings: ServerSettings, secrets: ServerSecrets, call: Call, *, in_rounds: bool
+    listed: ListedTool, name: str, settings: ServerSettings, secrets: ServerSecrets, call: Call, *, in_steps: bool
 ) -> Tool:
     """The tool of a listing. The hints of a server that is not trusted are not used.
 
@@ -67,9 +65,9 @@ def make_tool(
     repeatable = bool(options.get("readonly") or options.get("idempotent"))
     if repeatable:
         options.setdefault("retry", _RETRY)
-    on_crash = options.get("on_crash") or ("rerun" if repeatable else "fail")
-    in_rounds = in_rounds and not callable(on_crash)
-    if in_rounds:
+    on_crash: StepCrashPolicy = options.get("on_crash") or ("rerun" if repeatable else "fail")
+    in_steps = in_steps and not callable(on_crash)
+    if in_steps:
         # The requests inside of the call are steps, which follow the policy one by one.
         options["on_crash"] = "rerun"
     title = clean_text(listed.title or (listed.annotations and listed.annotations.title) or "", LONGEST_TITLE)
@@ -82,8 +80,7 @@ def make_tool(
         name,
         None if output_schema is None else compile_output_schema(output_schema, owner=name),
         repeatable,
-        on_crash,
-        in_rounds,
+        on_crash if in_steps else None,
     )
 
     async def run(arguments: Arguments, ctx: ToolContext[Any]) -> object:

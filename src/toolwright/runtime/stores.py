@@ -17,8 +17,10 @@ from toolwright.effects.memory import MemoryStore
 from toolwright.effects.step_replay import JournaledController
 from toolwright.session.secrets.master_keys import KeyProvider, default_keys
 from toolwright.session.secrets.vault import Vault
+from toolwright.stores.contracts.sessions import MessageStore
 from toolwright.stores.contracts.store import BackgroundStores, Store
 from toolwright.stores.opening import open_store
+from toolwright.turns.memory_messages import MemoryMessages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,6 +51,7 @@ class MemoryServices:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._stores: Any = None
+        self._messages = MemoryMessages()
 
     def get(self) -> BackgroundStores:
         """The stores, which last as long as the runtime."""
@@ -56,8 +59,13 @@ class MemoryServices:
             from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
 
             self._stores = SqliteServiceStores.in_memory(self._clock)
+            self._stores.fill_messages(self._messages.take())
         stores: BackgroundStores = self._stores
         return stores
+
+    def messages(self) -> MessageStore:
+        """The messages of sessions, for turns: as long as nobody else uses the stores, these are not made for them."""
+        return self._messages if self._stores is None else self.get().messages
 
     async def close(self) -> None:
         """Forget all that they hold."""

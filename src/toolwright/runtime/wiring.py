@@ -125,7 +125,7 @@ def wire(
     )
     inbox = Inbox(shared, sessions)
     scheduler = Scheduler(lambda: storage.stores().schedules, limits_of(policy, quotas.resources, queue=True))
-    in_memory = None if storage.durable else MemoryTurnStore(lambda: storage.stores().messages)
+    in_memory = None if storage.durable else MemoryTurnStore(storage.memory.messages)
     turns = Turns(
         shared,
         lambda: sessions,

@@ -549,6 +549,10 @@ class SessionCore:
         """The definitions of its tools, by name."""
         return [tool.definition for _, tool in sorted(self.all_tools().items())]
 
+    def defers_tools(self) -> bool:
+        """True when the model sees some of its tools in full only after they were revealed."""
+        return bool(self._offer.deferred(self.all_tools()))
+
     def catalogue(self, kv: KeyValue) -> SessionCatalogue:
         """Its tools, and which of them the model sees in full, as `kv` remembers that."""
         return SessionCatalogue(self._offer, self.all_tools(), kv)

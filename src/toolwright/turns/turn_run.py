@@ -452,9 +452,11 @@ class TurnRun:
         """The tools that the model is offered now. They are the same as before while nothing was added or revealed."""
         tools = self._core.all_tools()
         if tools is not self._offered_of:
-            catalogue = self._core.catalogue(self._core.services.kv)
-            self._offered = tuple(await catalogue.offered())
-            self._offered_of = None if await catalogue.deferred() else tools
+            if self._core.defers_tools():
+                self._offered = tuple(await self._core.catalogue(self._core.services.kv).offered())
+                self._offered_of = None
+            else:
+                self._offered, self._offered_of = tuple(self._core.definitions()), tools
         return self._offered
 
     async def _shown(self, conversation: Sequence[Item]) -> tuple[Item, ...]:

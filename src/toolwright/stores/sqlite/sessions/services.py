@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
 from toolwright.clock import Clock
 from toolwright.stores.sqlite.background.runs import SqliteRunStore
 from toolwright.stores.sqlite.background.schedules import SqliteScheduleStore
@@ -18,6 +22,8 @@ from toolwright.stores.sqlite.sessions.secrets import SqliteSecretStore
 from toolwright.stores.sqlite.sessions.sessions import SqliteArchiveStore
 from toolwright.stores.sqlite.sessions.turns import SqliteTurnStore
 
+_FILL = "INSERT INTO messages (session, number, sender, content, metadata, at) VALUES (?, ?, ?, ?, ?, ?)"
+
 
 class SqliteServiceStores:
     """`ServiceStores` in SQLite."""
@@ -26,6 +32,7 @@ class SqliteServiceStores:
         self, changes: Changes, place: StorePlace | None = None, owner: str | None = None, clock: Clock | None = None
     ) -> None:
         self._changes = changes
+        self._filling: set[asyncio.Future[Any]] = set()
         self.files = SqliteFilesStore(changes)
         self.secrets = SqliteSecretStore(changes)
         self.archives = SqliteArchiveStore(changes, None if place is None else place.path)
@@ -48,6 +55,17 @@ class SqliteServiceStores:
     def at_once(cls, clock: Clock | None = None) -> SqliteServiceStores:
         """The same without a thread, for a test of one call: a change is made on the thread that asks for it."""
         return cls(Changes(JobsAtOnce(), None, clock=clock))
+
+    def fill_messages(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Write messages, each as its session, number, sender, content, metadata and instant, before all that is asked
+        for later."""
+        new = list(rows)
+        if new:
+            filled = asyncio.ensure_future(
+                self._changes.submit(lambda connection: connection.executemany(_FILL, new).fetchall())
+            )
+            self._filling.add(filled)
+            filled.add_done_callback(self._filling.discard)
 
     async def close(self) -> None:
         """Close the connections they opened, and a store in memory."""
