@@ -16,7 +16,7 @@ from langgraph.types import interrupt
 
 from toolwright.adapters.langchain_messages import answer_with, answered, calls_of, cut_off, to_call, to_message
 from toolwright.adapters.langchain_offer import SessionTool
-from toolwright.adapters.langgraph_answers import OpenAnswers, Place, Waiting
+from toolwright.adapters.langgraph_answers import OpenAnswer, OpenAnswers, Place, Waiting
 from toolwright.adapters.langgraph_interrupts import Interrupts
 from toolwright.adapters.session_loop import SessionLoop, session_of
 from toolwright.blocking import BlockingPortal
@@ -61,7 +61,7 @@ class SessionCalls:
             reason = cut_off(message)
             foreign = {each.name for each in runtime.tools if not isinstance(each, SessionTool)}
             done, calls = answered(messages), message.tool_calls
-            index = next((at for at, each in enumerate(calls) if each["id"] == given["id"]), 0)
+            index = _index(calls, given)
             unfinished = sum(each["id"] not in done and each["name"] not in foreign for each in calls)
         info = runtime.execution_info
         return _CallTask(self._sessions, info, _scope(message, info), to_call(given, index, reason), index, unfinished)
@@ -150,6 +150,14 @@ def _scope(message: AIMessage | None, info: ExecutionInfo | None) -> str:
     return new_id("answer")  # nothing of the graph is stored, so that nothing comes again
 
 
+def _index(calls: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -> int:
+    """The index of a call among those of its answer. A model may give one id twice, or none."""
+    named = [at for at, each in enumerate(calls) if each["id"] == given["id"]]
+    same = [at for at in named if calls[at]["name"] == given["name"] and calls[at]["args"] == given["args"]]
+    # Another middleware may have changed the call.
+    return next(iter(same or named), 0)
+
+
 def _messages(state: object, key: str) -> list[BaseMessage]:
     """The messages of a state, which is a list of them, a mapping or an object."""
     found = state if isinstance(state, list) else None
@@ -217,8 +225,7 @@ class _CallTask:
             if self._interrupts is None:
                 self._interrupts = Interrupts(session, self._answer, self._place.call_id)
             return _Ask(await self._interrupts.request(standing.waits, {self._place.call_id: self._call.name}))
-        if self._interrupts is not None:
-            await self._interrupts.forget()
+        await _forget(self._interrupts, session, self._answer, self._place.call_id, [standing])
         self._here.answers.drop_finished(self._answer)
         return await _written(session, [self._call], [standing])
 
@@ -260,8 +267,7 @@ class _AnswerTask:
             order = {id: index for index, id in enumerate(names)}
             waits = sorted(await self._answer.waits(), key=lambda wait: order.get(wait.call_id, len(order)))
             return _Ask(await self._interrupts.request(waits, names))
-        if self._interrupts is not None:
-            await self._interrupts.forget()
+        await _forget(self._interrupts, session, self._answer, "", outcomes)
         self._here.answers.drop_finished(self._answer)
         return await _written(session, self._calls, outcomes)
 
@@ -296,6 +302,16 @@ def _interrupt(ask: _Ask) -> object:
     if ask.value is None:
         raise GraphInterrupt(())
     return interrupt(ask.value)
+
+
+async def _forget(
+    interrupts: Interrupts | None, session: Session, answer: OpenAnswer, task: str, outcomes: Sequence[ToolOutcome]
+) -> None:
+    """Forget what the interrupts of a task asked, in this execution or, as a decision shows, in an earlier one."""
+    if interrupts is None and any(outcome.decision is not None for outcome in outcomes):
+        interrupts = Interrupts(session, answer, task)
+    if interrupts is not None:
+        await interrupts.forget()
 
 
 async def _written(session: Session, calls: Sequence[ToolCall], outcomes: Sequence[ToolOutcome]) -> list[ToolMessage]:

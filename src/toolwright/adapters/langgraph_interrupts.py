@@ -102,8 +102,8 @@ class Interrupts:
 
     async def forget(self) -> None:
         """The call, or all calls, have their outcomes: nothing is asked any more."""
-        for number in range(self._number + 1):
-            await self._session.kv.delete(f"{self._prefix}{number}")
+        for info in await self._session.kv.list(self._prefix):
+            await self._session.kv.delete(info.key)
 
     def _entry(self, wait: OpenWait | None, names: Mapping[str, str]) -> dict[str, Any]:
         if wait is None:
