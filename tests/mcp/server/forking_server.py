@@ -1,6 +1,7 @@
 """Starts MCP servers quickly: a process that has imported everything, and forks one for each line on stdin.
 
-A line is the folder of the store. The server prints its pid and its address, and serves over HTTP until it is killed.
+A line is the folder of the store. The server prints its pid and its address, then each effect of its tools, and serves
+over HTTP until it is killed.
 """
 
 import asyncio
@@ -14,10 +15,16 @@ from toolwright.mcp.serve import serve_http
 from toolwright.mcp.server_sessions import open_served
 
 
+def tell(what: object) -> None:
+    """Print a line, whole also where several threads print."""
+    os.write(1, json.dumps(what).encode() + b"\n")
+
+
 def effect(line: str) -> None:
-    """Have an effect that survives a kill."""
+    """Have an effect that survives a kill, and tell the test of it."""
     with Path("effects.txt").open("a") as file:
         file.write(f"{line}\n")
+    tell(line)
 
 
 @tool
@@ -45,7 +52,7 @@ async def serve(folder: str) -> None:
     )
 
     def started(url: str) -> None:
-        print(json.dumps([os.getpid(), url]), flush=True)
+        tell([os.getpid(), url])
 
     await serve_http(mcp.server(runtime), "127.0.0.1:0", started)
 
