@@ -25,6 +25,7 @@ from toolwright import (
     ToolError,
     tool,
 )
+from toolwright.calls.around import Inside
 
 pytestmark = pytest.mark.promise("RUN-14")
 
@@ -235,7 +236,68 @@ async def test_a_manager_sees_that_its_attempt_was_cancelled(open_session):
     assert notes.seen == ["in", "CancelledError", "out"]
 
 
+ENDINGS = [SystemExit, asyncio.CancelledError, GeneratorExit, BaseException]
+
+
+class Ending:
+    """A context manager that raises an error that is no `Exception`, and cannot tell what it is."""
+
+    def __init__(self, where: str, error: type[BaseException]) -> None:
+        self.where = where
+        self.error = error
+
+    def __call__(self, attempt: Attempt) -> Any:
+        return self
+
+    def __enter__(self) -> None:
+        if self.where == "enter":
+            raise self.error
+
+    def __exit__(self, *error: object) -> None:
+        if self.where == "exit":
+            raise self.error
+
+    def __repr__(self) -> str:
+        raise ValueError("it has no name")
+
+
+@pytest.mark.parametrize("error", ENDINGS, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("where", ["enter", "exit"])
+@pytest.mark.parametrize("looking", [in_task, at_once, in_thread], ids=lambda each: each.name)
+async def test_an_error_of_a_manager_that_would_end_a_task_or_a_thread_does_not(
+    open_session, caplog, looking, where, error
+):
+    outer = Notes()
+    session = await open_session(looking, around=[outer, Ending(where, error)])
+    with caplog.at_level(logging.ERROR, "toolwright"):
+        outcome = await run_one(session, looking.name)
+    assert (outcome.status, outer.seen) == ("success", ["in", "out"])
+    (line,) = caplog.records
+    assert "of a Ending" in line.getMessage()
+
+
+async def test_a_keyboard_interrupt_passes_and_every_manager_is_left():
+    outer = Notes()
+    inside = Inside([outer, Ending("enter", KeyboardInterrupt)], Attempt("s", "", "c", "t", 1, "model", "k"))
+    with pytest.raises(KeyboardInterrupt), inside:
+        raise AssertionError("it went on")
+    assert outer.seen == ["in", "KeyboardInterrupt", "out"]
+    inside = Inside([outer, Ending("exit", KeyboardInterrupt)], Attempt("s", "", "c", "t", 1, "model", "k"))
+    outer.seen.clear()
+    with pytest.raises(KeyboardInterrupt), inside:
+        pass
+    assert outer.seen == ["in", "out"]
+
+
 # --- child processes
+
+
+@pytest.mark.parametrize("where", ["enter", "exit"])
+async def test_in_a_child_too_an_error_of_a_manager_does_not_end_the_call(open_session, where):
+    outcome = await run_one(
+        await open_session(in_child, around=[traced, Ending(where, asyncio.CancelledError)]), "in_child"
+    )
+    assert outcome.value[0] == "in_child 1"
 
 
 async def test_a_factory_that_cannot_be_sent_to_a_child_is_refused_at_opening_by_name():

@@ -5,6 +5,8 @@ import pytest
 from toolwright import Runtime, ToolwrightError
 
 ASKING = """
+from toolwright import Policy
+
 @tool(on_crash="rerun")
 async def order(ctx: ToolContext, item: str) -> str:
     note(f"runs:{ctx.call_id}")
@@ -15,7 +17,8 @@ async def order(ctx: ToolContext, item: str) -> str:
     return f"{item} in {size}"
 
 async def main():
-    async with Runtime.open(store, tools=[order]) as runtime:
+    policy = Policy(on_ask="deny" if dies == "nobody" else "wait")
+    async with Runtime.open(store, tools=[order], policy=policy) as runtime:
         events = runtime.subscribe()
         batch = runtime.session("s").start_batch([ToolCall(id="c1", name="order", arguments={"item": "shirt"})])
         async for event in events:
@@ -66,3 +69,10 @@ async def test_an_answer_that_the_tool_got_before_a_kill_is_the_answer_after_it(
     (outcome,) = crashes.start(ASKING, dies="").wait().said
     assert outcome["value"] == "shirt in M"
     assert crashes.ledger == ["runs:c1", "got:M", "runs:c1", "got:M"]
+
+
+@pytest.mark.promise("WAIT-08")
+async def test_an_answer_stands_where_nobody_is_asked_any_more(crashes):
+    crashes.crash(ASKING, dies="answered")
+    (outcome,) = crashes.start(ASKING, dies="nobody").wait().said
+    assert outcome["value"] == "shirt in M"

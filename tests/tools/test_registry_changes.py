@@ -162,6 +162,39 @@ def test_one_callback_may_be_there_twice_and_may_leave_while_it_is_told():
     assert told == ["twice", "twice", "twice"]
 
 
+def test_a_callback_that_another_one_ends_is_not_called_any_more():
+    told: list[str] = []
+    registry = ToolRegistry()
+    registry.on_change(lambda: stop())
+    stop = registry.on_change(lambda: told.append("ended"))
+    registry.register(named("a"))
+    assert told == []
+
+
+def test_a_callback_may_register_and_subscribe_while_it_is_told():
+    told: list[list[str]] = []
+    registry = ToolRegistry()
+
+    def add() -> None:
+        if "b" not in registry:
+            registry.on_change(lambda: told.append(registry.names()))
+            registry.register(named("b"))
+
+    registry.on_change(add)
+    registry.register(named("a"))
+    assert told == [["a", "b"]]
+    registry.unregister("a")
+    assert told == [["a", "b"], ["b"]]
+
+
+def test_a_callback_that_changes_the_tools_each_time_ends_and_the_first_change_stands(caplog):
+    registry = ToolRegistry()
+    registry.on_change(lambda: registry.register(named(f"t{len(registry)}")))
+    registry.register(named("a"))
+    assert "a" in registry
+    assert caplog.records[0].exc_info[0] is RecursionError
+
+
 def test_what_is_no_function_is_refused():
     for source in (ToolRegistry(), ScopedRegistry(ToolRegistry()), prefixed(ToolRegistry(), "x")):
         with pytest.raises(TypeError, match="use a function without parameters"):
@@ -189,6 +222,32 @@ def test_a_scope_that_nobody_watches_is_not_held_by_its_base():
     del scope
     gc.collect()
     assert gone() is None
+
+
+def test_a_scope_that_nobody_watches_any_more_does_not_watch_its_base():
+    class Counted(ToolRegistry):
+        watched = 0
+
+        def on_change(self, callback: Any) -> Any:
+            stop = super().on_change(callback)
+            self.watched += 1
+
+            def unsubscribe() -> None:
+                stop()
+                self.watched -= 1
+
+            return unsubscribe
+
+    base, layer = Counted(), Counted()
+    scope = ScopedRegistry(base)
+    scope.push(layer)
+    first, second = scope.on_change(lambda: None), scope.on_change(lambda: None)
+    assert (base.watched, layer.watched) == (1, 1)
+    first()
+    assert (base.watched, layer.watched) == (1, 1)
+    second()
+    second()
+    assert (base.watched, layer.watched) == (0, 0)
 
 
 async def test_a_session_tells_of_tools_that_its_runtime_and_it_get(open_runtime):

@@ -54,14 +54,22 @@ Around = Callable[[Attempt], AbstractContextManager[object]]
 class Inside:
     """Inside of the context managers of an attempt, the first one outermost.
 
-    One that raises is logged and left out. What the code returns or raises stands, whatever they do about it.
+    One that raises is logged and left out, whatever it raises: also the error of a cancelled task, for none is
+    cancelled in code that does not wait. What the code returns or raises stands, whatever they do about it. Only an
+    error of `stops` ends the attempt; those that were entered are left then, too.
     """
 
-    __slots__ = ("_attempt", "_entered", "_factories")
+    __slots__ = ("_attempt", "_entered", "_factories", "_stops")
 
-    def __init__(self, factories: Sequence[Around], attempt: Attempt) -> None:
+    def __init__(
+        self,
+        factories: Sequence[Around],
+        attempt: Attempt,
+        stops: tuple[type[BaseException], ...] = (KeyboardInterrupt,),
+    ) -> None:
         self._factories = factories
         self._attempt = attempt
+        self._stops = stops
         self._entered: list[AbstractContextManager[object]] = []
 
     def __enter__(self) -> None:
@@ -69,7 +77,10 @@ class Inside:
             try:
                 manager = factory(self._attempt)
                 manager.__enter__()
-            except Exception:  # the host's code
+            except BaseException as raised:  # the host's code
+                if isinstance(raised, self._stops):
+                    self.__exit__(type(raised), raised, raised.__traceback__)
+                    raise
                 self._say("could not be entered", factory)
             else:
                 self._entered.append(manager)
@@ -77,23 +88,38 @@ class Inside:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        stopped: BaseException | None = None
         while self._entered:
             manager = self._entered.pop()
             try:
                 manager.__exit__(kind, error, trace)
-            except Exception as raised:  # the host's code
-                if raised is not error:
+            except BaseException as raised:  # the host's code
+                if raised is error:
+                    continue
+                if isinstance(raised, self._stops):
+                    stopped = raised
+                else:
                     self._say("failed at its end", manager)
+        if stopped is not None:
+            raise stopped
 
     def _say(self, what: str, culprit: object) -> None:
         attempt = self._attempt
         log.exception(
-            "The context manager around call %r, of %r, %s; the call continues without it",
+            "The context manager around call %r, of %s, %s; the call continues without it",
             attempt.call_id,
-            culprit,
+            described(culprit),
             what,
             extra=log_fields("call.around_failed", session=attempt.session, call_id=attempt.call_id, tool=attempt.tool),
         )
+
+
+def described(thing: object) -> str:
+    """A factory or a manager as a log names it, also one whose own text cannot be read."""
+    try:
+        return f"{thing!r:.200}"
+    except Exception:  # the host's code
+        return f"a {type(thing).__name__}"
 
 
 class SentAround:
@@ -128,7 +154,8 @@ class InChild:
         self._code = code
 
     def __call__(self, arguments: object, context: object) -> object:
-        with Inside(self._factories, self._attempt):
+        # The parent ends a call in its child by a signal, of which the code sees an exit, wherever it is.
+        with Inside(self._factories, self._attempt, stops=(KeyboardInterrupt, SystemExit)):
             result = self._code(arguments, context)
             if hasattr(result, "__await__"):
                 import asyncio

@@ -79,6 +79,14 @@ class MemoryStore:
             if not call.waits:
                 del self._calls[key]
 
+    def forget_session(self, session: str) -> None:
+        """A session is deleted: its calls, their waits, and the decisions that were remembered for it."""
+        for key in [key for key in self._calls if key.session == session]:
+            del self._calls[key]
+        database = self._database
+        database.remembered[:] = [each for each in database.remembered if each.session != session]
+        database.revoked.pop(session, None)
+
     # --- the journal
 
     async def begin(self, intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> list[Entry | None]:

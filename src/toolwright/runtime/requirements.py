@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 
 from toolwright.app_options import AppSettings
-from toolwright.calls.around import Around
+from toolwright.calls.around import Around, described
 from toolwright.calls.pools.process_pool import pickled
 from toolwright.errors import MissingRequirement
 from toolwright.extras import EXTRAS, how_to_install, missing_libraries
@@ -61,8 +61,8 @@ def _require_sendable(around: Iterable[Around], tool: str) -> None:
         problem = pickled(factory)
         if isinstance(problem, Exception):
             raise MissingRequirement(
-                f"Tool {tool!r} runs in a child process, and {factory!r:.200} in App(around=...) cannot be sent there "
-                f"({told(problem)}); make it a function of a module, or drop the tool's isolation"
+                f"Tool {tool!r} runs in a child process, and {described(factory)} in App(around=...) cannot be sent "
+                f"there ({told(problem)}); make it a function of a module, or drop the tool's isolation"
             )
 
 

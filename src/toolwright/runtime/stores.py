@@ -33,6 +33,8 @@ class Storage:
     durable: bool
     vault: Vault
     memory: MemoryServices
+    forget_session: Callable[[str], None] = lambda session: None
+    """Removes what is not in these stores but in memory about a session that is deleted."""
     store: Store | None = None
     journal: StoreJournal | None = None
 
@@ -89,6 +91,7 @@ async def open_storage(
             durable=False,
             vault=Vault(master_key or default_keys(None)),
             memory=in_memory,
+            forget_session=memory.forget_session,
         )
     store = await open_store(location, sync, clock)
     if crash_seams.store is not None:

@@ -93,6 +93,7 @@ def wire(
         effects=storage.effects,
         new_journal=storage.new_journal,
         stores=storage.stores,
+        forget_session=storage.forget_session,
         alone=storage.store is None,
         durable=storage.durable,
         vault=storage.vault,

@@ -118,6 +118,8 @@ class SharedParts:
     """Gives the journal of a new session."""
     stores: Callable[[], BackgroundStores]
     """Gives the stores of the services and of background work. In memory they are made at the first use."""
+    forget_session: Callable[[str], None]
+    """Removes what is in memory, and not in these stores, about a session that is deleted."""
     alone: bool
     """True when no other process can see the calls and the background work of this one."""
     durable: bool

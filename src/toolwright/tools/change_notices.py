@@ -20,17 +20,17 @@ class ChangeNotices:
     __slots__ = ("_callbacks",)
 
     def __init__(self) -> None:
-        self._callbacks: tuple[list[Callback], ...] = ()  # in lists, so that one callback may be there twice
+        self._callbacks: dict[object, Callback] = {}  # by an object each, so that one callback may be there twice
 
     def add(self, callback: Callback) -> Unsubscribe:
         """Call this after each change, until the function that is returned is called."""
         if not callable(callback):
             raise TypeError(f"{callback!r:.200} cannot be told about changes; use a function without parameters")
-        entry = [callback]
-        self._callbacks = (*self._callbacks, entry)
+        entry = object()
+        self._callbacks[entry] = callback
 
         def remove() -> None:
-            self._callbacks = tuple([each for each in self._callbacks if each is not entry])
+            self._callbacks.pop(entry, None)
 
         return remove
 
@@ -39,7 +39,9 @@ class ChangeNotices:
 
     def tell(self) -> None:
         """The change was made: call each. One that raises is logged, and the others are called."""
-        for (callback,) in self._callbacks:
+        for entry, callback in list(self._callbacks.items()):
+            if entry not in self._callbacks:  # another callback ended it
+                continue
             try:
                 callback()
             except Exception:  # the host's code: the change stands

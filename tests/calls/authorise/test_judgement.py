@@ -1,5 +1,6 @@
 """What would happen to a call: the same verdict as that of a started call, and nothing started or recorded."""
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -155,6 +156,67 @@ async def test_a_remembered_decision_counts(open_runtime, place):
     assert (await session.would(ToolCall(name="pay", arguments={"amount": 2}))).effect == "ask"
     (outcome,) = await session.run_batch([ToolCall(name="pay", arguments=large[0])])
     assert outcome.decided_by == denied.rule
+    await runtime.delete_session("s")
+    later = runtime.session("s")
+    assert [(await later.would(ToolCall(name="pay", arguments=each))).effect for each, _ in (small, large)] == [
+        "ask"
+    ] * 2
+    assert await runtime.decisions() == []
+
+
+def a_rule(random: Random) -> Rule:
+    options: dict[str, Any] = {"name": random.choice([None, "a", "b"]), "reason": random.choice([None, "because"])}
+    if random.random() < 0.3:
+        options["source"] = random.choice(["user", "model"])
+    if random.random() < 0.5:
+        more_than = random.choice([0, 2, 10, None])
+        options["when"] = lambda request: request.arguments.get("amount", 1) > more_than  # of None, it breaks
+    return Rule(random.choice(["allow", "ask", "deny"]), random.choice(["*", "act", "pay", "w*", "look"]), **options)
+
+
+@pytest.mark.promise("AUTH-06")
+@pytest.mark.parametrize("seed", range(40))
+async def test_under_any_policy_a_judgement_is_what_happens(open_runtime, seed):
+    random = Random(seed)
+    policy = Policy(
+        rules=[a_rule(random) for _ in range(random.randrange(5))],
+        approve=random.choice(["required", "suggested"]),
+        on_ask=random.choice(["wait", "wait", "deny"]),
+        read_only=random.random() < 0.2,
+    )
+    runtime = await open_runtime(act, look, pay, write, policy=policy)
+    session = runtime.session("s")
+    for number in range(8):
+        changes: dict[str, Any] = {}
+        if random.random() < 0.2:
+            changes["read_only"] = random.random() < 0.5
+        if random.random() < 0.2:
+            changes["on_ask"] = random.choice(["wait", "deny"])
+        if random.random() < 0.2:
+            changes["rules"] = [a_rule(random)]
+        call = ToolCall(
+            id=f"c{number}",
+            name=random.choice(["act", "look", "pay", "write", "unknown"]),
+            arguments=random.choice([None, {"amount": 1}, {"amount": 3}, {"amount": "x"}, '{"amount":']),
+            source=random.choice(["model", "user", "host"]),
+        )
+        judgement = await session.would(call, **changes)
+        batch = session.start_batch([call], **changes)
+        (outcome,) = await batch.quiet()
+        requests = await runtime.approvals()
+        assert {"success": "allow", "pending": "ask", "failure": "deny"}[outcome.status] == judgement.effect
+        assert [(each.rule, each.reason) for each in requests] == (
+            [(judgement.rule, judgement.reason)] if judgement.effect == "ask" else []
+        )
+        if judgement.effect != "ask":
+            assert outcome.decided_by == judgement.rule
+        if judgement.failure is not None:
+            assert judgement.failure == outcome.failure
+        for each in requests:  # later calls may be decided by this
+            await random.choice([runtime.approve, runtime.deny])(
+                each.key, always=random.choice([None, {}, {"amount": 1}])
+            )
+        await batch
 
 
 @pytest.mark.promise("AUTH-06")

@@ -363,7 +363,7 @@ async def test_an_object_with_very_many_problems_is_refused_by_its_first_one(pla
 
 
 @pytest.mark.promise("WAIT-08")
-async def test_a_key_of_a_call_that_was_deleted_decides_nothing_for_one_that_comes_again(file, open_runtime):
+async def test_a_key_of_a_call_that_was_deleted_decides_nothing_for_one_that_comes_again(place, open_runtime):
     going, may_ask = asyncio.Event(), asyncio.Event()
     may_ask.set()
 
@@ -373,7 +373,7 @@ async def test_a_key_of_a_call_that_was_deleted_decides_nothing_for_one_that_com
         await may_ask.wait()
         return await ctx.ask("a", "Which?")
 
-    runtime = await open_runtime(file, slow)
+    runtime = await open_runtime(place, slow)
     events = runtime.subscribe()
     async with fail_after(10):
         batch = runtime.session("s").start_batch([ToolCall(id="c1", name="slow")])
@@ -381,7 +381,8 @@ async def test_a_key_of_a_call_that_was_deleted_decides_nothing_for_one_that_com
         (question,) = await runtime.questions()
         await runtime.answer(question.key, "first")
         await batch
-        assert await runtime.delete_session("s")
+        await runtime.delete_session("s")
+        assert await runtime.questions(decided=True) == []
         going.clear()
         may_ask.clear()
         batch = runtime.session("s").start_batch([ToolCall(id="c1", name="slow")])
@@ -483,6 +484,68 @@ async def test_a_question_is_not_asked_where_answers_would_be_checked_without_a_
         (outcome,) = await session.run_batch([ToolCall(id="c1", name="asks")])
     assert (outcome.status, await runtime.questions()) == ("success", [])
     assert "hunter2" not in outcome.text
+
+
+@pytest.mark.promise("WAIT-08", "SES-03")
+async def test_secrets_are_not_in_the_reason_for_declining_nor_in_what_who_declines_late_is_told(place, open_runtime):
+    runtime = await open_runtime(place, order)
+    session, events = runtime.session("s"), runtime.subscribe()
+    await session.secrets.set("token", "hunter2-hunter2")
+    async with fail_after(10):
+        batch = session.start_batch([CALL])
+        question = await asked(runtime, events)
+        with pytest.raises(ToolwrightError, match="17000 characters and may have 16384"):
+            await runtime.decline(question.key, "x" * 17_000)
+        said = await runtime.decline(question.key, "my key is hunter2-hunter2")
+        (outcome,) = await batch
+        assert said.reason == "my key is [secret:token]"
+        assert "hunter2" not in f"{outcome} {await runtime.questions(decided=True)}"
+
+        @tool
+        async def which(ctx: ToolContext) -> int:
+            return len(await ctx.ask("size", "Which?"))
+
+        runtime.tools.register(which)
+        batch = session.start_batch([ToolCall(id="c2", name="which")])
+        question = await asked(runtime, events)
+        await runtime.answer(question.key, "hunter2-hunter2")
+        late = await runtime.decline(question.key)
+        assert (await batch)[0].value == len("hunter2-hunter2")
+    assert (late.first, late.value) == (False, "[secret:token]")
+
+
+@pytest.mark.promise("WAIT-08")
+async def test_a_text_with_half_a_character_is_asked_in_a_form_that_can_be_stored(place, open_runtime):
+    @tool
+    async def asks(ctx: ToolContext) -> str:
+        return await ctx.ask("a", "Which \ud83d?")
+
+    runtime = await open_runtime(place, asks)
+    events = runtime.subscribe()
+    async with fail_after(10):
+        batch = runtime.session("s").start_batch([ToolCall(id="c1", name="asks")])
+        await waiting(events)
+        (question,) = await runtime.questions()
+        await runtime.answer(question.key, "this")
+        (outcome,) = await batch
+    assert (question.message, outcome.value) == ("Which \\ud83d?", "this")
+
+
+@pytest.mark.promise("WAIT-08")
+async def test_a_call_asks_no_more_than_a_thousand_questions(open_session):
+    @tool
+    async def endless(ctx: ToolContext) -> str:
+        for number in range(1_000):
+            with pytest.raises(ToolError):
+                await ctx.ask(f"q{number}", "Which?", deadline=0)
+        with pytest.raises(ToolwrightError, match="asked 1000 questions"):
+            await ctx.ask("one more", "Which?", deadline=0)
+        return "enough"
+
+    session = await open_session(endless)
+    async with fail_after(30):
+        (outcome,) = await session.run_batch([ToolCall(id="c1", name="endless")])
+    assert outcome.value == "enough"
 
 
 async def test_a_program_that_is_not_async_answers_too():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from toolwright.calls.active_call import CURRENT, ActiveCall
-from toolwright.calls.around import Around, Attempt, Inside, SentAround
+from toolwright.calls.around import Around, Attempt, Inside, SentAround, described
 from toolwright.calls.context import ToolPlan
 from toolwright.calls.pools.process_pool import pickled
 from toolwright.calls.suspend.context_services import idempotency_key
@@ -32,11 +32,11 @@ def _sent(factory: Around, tool: str) -> SentAround | None:
     """A factory for a child process. One that cannot be sent there is logged: watching never breaks a call."""
     data = pickled(factory)
     if isinstance(data, bytes):
-        return SentAround(repr(factory), data)
+        return SentAround(described(factory), data)
     log.error(
-        "The factory %r of a context manager around calls cannot be sent to the child process of tool %r (%s); make it "
+        "The factory %s of a context manager around calls cannot be sent to the child process of tool %r (%s); make it "
         "a function of a module. The calls run without it",
-        factory,
+        described(factory),
         tool,
         told(data),
         extra=log_fields("call.around_failed", tool=tool),

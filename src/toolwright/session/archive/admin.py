@@ -87,6 +87,7 @@ class Archives:
         require_session_id(session_id)
         self._require_quiet(session_id)
         removed = await self._shared.stores().archives.delete_session(session_id)
+        self._shared.forget_session(session_id)
         if self._turns is not None:
             removed = self._turns.forget(session_id) or removed
         session = self._open.get(session_id)
