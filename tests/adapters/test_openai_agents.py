@@ -471,7 +471,8 @@ def test_an_agent_without_async_has_a_session_of_a_blocking_runtime():
         session = runtime.session("s")
         answers = [call("c1", "read", at="a"), call("c2", "read", at="b"), call("c3", "pay", to="ann")]
         model = ScriptedModel([answers, [assistant_message("done")]])
-        agent = Agent("clerk", model=model, tools=list(function_tools(session)))
+        recorded = RecordedModel(model, session, "run 1")
+        agent = Agent("clerk", model=recorded, tools=list(function_tools(session)))
 
         def run(given: Any) -> Any:
             # The runner has no bound of its own, and a lost wake-up would be a wait without an end.
@@ -482,6 +483,9 @@ def test_an_agent_without_async_has_a_session_of_a_blocking_runtime():
         session.approve(asked.key)
         asyncio.run(settle(session, state))
         assert outputs(run(state)) == {"c1": "a", "c2": "b", "c3": "paid ann"}
+        assert len(session.kv.list("openai_agents/")) == 2
+        asyncio.run(recorded.forget())
+        assert session.kv.list("openai_agents/") == []
     assert till.paid == ["ann"]
 
 

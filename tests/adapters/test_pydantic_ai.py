@@ -601,7 +601,8 @@ def test_an_agent_without_async_has_a_session_of_a_blocking_runtime():
         session = runtime.session("s")
         toolset = ToolwrightToolset[None](session)
         model = scripted([call("c1", "read", at="a"), call("c2", "pay", to="ann"), call("c3", "pay", to="bob")])
-        agent = Agent(model, toolsets=[toolset], output_type=[str, DeferredToolRequests])
+        recorded = RecordedModel(model, session, "run 1")
+        agent = Agent(recorded, toolsets=[toolset], output_type=[str, DeferredToolRequests])
         # As agent.run_sync does, which leaves its loop open.
         asked = asyncio.run(asyncio.wait_for(agent.run("pay"), 20))
         assert isinstance(asked.output, DeferredToolRequests)
@@ -610,6 +611,9 @@ def test_an_agent_without_async_has_a_session_of_a_blocking_runtime():
         again = agent.run(message_history=asked.all_messages(), deferred_tool_results=results)
         done = asyncio.run(asyncio.wait_for(again, 20))
         assert done.output == "done"
+        assert len(session.kv.list("pydantic_ai/")) == 2
+        asyncio.run(recorded.forget())
+        assert session.kv.list("pydantic_ai/") == []
     assert paid == ["ann"]
 
 

@@ -116,9 +116,12 @@ class RecordedModel(Model):
         run: the name of the run. It is the same when the run starts again, and another one for each other run.
     """
 
-    def __init__(self, model: Model, session: Session, run: str) -> None:
+    def __init__(self, model: Model, session: Session | BlockingSession, run: str) -> None:
+        from toolwright.adapters.session_loop import SessionLoop, session_of
+
+        own = session_of(session)
         self._model = model
-        self._kv = session.kv
+        self._kv, self._loop = own.kv, SessionLoop(own._core.shared)
         self._prefix = f"openai_agents/{jsonx.digest(run.encode())[:32]}/"
 
     async def get_response(
@@ -126,11 +129,11 @@ class RecordedModel(Model):
     ) -> ModelResponse:
         """The recorded answer to this input, or that of the model, which is recorded before it is returned."""
         key = self._key(system_instructions, input)
-        recorded = await self._kv.get(key)
+        recorded = await self._loop.run(lambda: self._kv.get(key))
         if recorded is not None:
             return _read_answer(recorded)
         answer = await self._model.get_response(system_instructions, input, *given, **options)
-        await self._kv.set(key, _written_answer(answer))
+        await self._record(key, answer)
         return answer
 
     async def stream_response(
@@ -138,20 +141,26 @@ class RecordedModel(Model):
     ) -> AsyncIterator[Any]:
         """The events of the model; for a recorded answer only the last one, which has the whole answer."""
         key = self._key(system_instructions, input)
-        recorded = await self._kv.get(key)
+        recorded = await self._loop.run(lambda: self._kv.get(key))
         if recorded is not None:
             yield _completed(_read_answer(recorded))
             return
         async for event in self._model.stream_response(system_instructions, input, *given, **options):
             if event.type == "response.completed":
                 answer = ModelResponse(output=event.response.output, usage=Usage(), response_id=event.response.id)
-                await self._kv.set(key, _written_answer(answer))
+                await self._record(key, answer)
             yield event
 
     async def forget(self) -> None:
         """Delete the recorded answers of the run: it is finished, and its result is stored."""
+        await self._loop.run(self._forget)
+
+    async def _forget(self) -> None:
         for each in await self._kv.list(self._prefix):
             await self._kv.delete(each.key)
+
+    async def _record(self, key: str, answer: ModelResponse) -> None:
+        await self._loop.run(lambda: self._kv.set(key, _written_answer(answer)))
 
     async def close(self) -> None:
         """Release what the model holds."""

@@ -329,9 +329,12 @@ class RecordedModel(WrapperModel):
         run: the name of the run. It is the same when the run starts again, and another one for each other run.
     """
 
-    def __init__(self, wrapped: Model | KnownModelName, session: Session, run: str) -> None:
+    def __init__(self, wrapped: Model | KnownModelName, session: Session | BlockingSession, run: str) -> None:
+        from toolwright.adapters.session_loop import SessionLoop, session_of
+
         super().__init__(wrapped)
-        self._kv = session.kv
+        own = session_of(session)
+        self._kv, self._loop = own.kv, SessionLoop(own._core.shared)
         self._prefix = f"pydantic_ai/{jsonx.digest(run.encode())[:32]}/"
 
     async def request(
@@ -371,11 +374,14 @@ class RecordedModel(WrapperModel):
 
     async def forget(self) -> None:
         """Delete the recorded answers of the run: it is finished, and its history is stored."""
+        await self._loop.run(self._forget)
+
+    async def _forget(self) -> None:
         for each in await self._kv.list(self._prefix):
             await self._kv.delete(each.key)
 
     async def _recorded(self, messages: list[ModelMessage]) -> ModelResponse | None:
-        recorded = await self._kv.get(self._key(messages))
+        recorded = await self._loop.run(lambda: self._kv.get(self._key(messages)))
         if recorded is None:
             return None
         (answer,) = ModelMessagesTypeAdapter.validate_python([recorded])
@@ -383,7 +389,7 @@ class RecordedModel(WrapperModel):
 
     async def _record(self, messages: list[ModelMessage], answer: ModelResponse) -> None:
         (written,) = ModelMessagesTypeAdapter.dump_python([answer], mode="json")
-        await self._kv.set(self._key(messages), written)
+        await self._loop.run(lambda: self._kv.set(self._key(messages), written))
 
     def _key(self, messages: list[ModelMessage]) -> str:
         return f"{self._prefix}{sum(isinstance(each, ModelResponse) for each in messages)}"
