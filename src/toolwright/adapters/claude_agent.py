@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from toolwright.errors import KeyRefused, MissingRequirement, ToolDefinitionError
 from toolwright.extras import how_to_install, missing_libraries
+from toolwright.log_fields import log_fields
 
 if missing := missing_libraries("claude-agent"):
     raise MissingRequirement(
@@ -156,7 +157,11 @@ async def _approve(
                             if (await session.approve(each.key, by=BY)).first:
                                 return
     except TimeoutError:
-        log.warning("A call of tool %r that was allowed did not come; its permission is void", tool)
+        log.warning(
+            "A call of tool %r that was allowed did not come; its permission is void",
+            tool,
+            extra=log_fields("claude_agent.permission_void", session=session.id, tool=tool),
+        )
     finally:
         events.close()
 

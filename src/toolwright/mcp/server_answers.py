@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolwright.errors import ToolwrightError
+from toolwright.log_fields import log_fields
 from toolwright.mcp.server_questions import OpenQuestion, answer
 from toolwright.mcp.server_request import ClientRequest
 from toolwright.session.session import Session
@@ -39,5 +40,9 @@ async def answered(
     try:
         return await answer(session, question, response, by=f"mcp:{client.principal or client.name or 'client'}")
     except ToolwrightError as error:
-        log.warning("The answer of a client was not usable: %s", error)
+        log.warning(
+            "The answer of a client was not usable: %s",
+            error,
+            extra=log_fields("mcp.answer_refused", session=session.id),
+        )
         return False

@@ -20,6 +20,7 @@ from toolwright.background.handle import Run
 from toolwright.calls.policy import Policy
 from toolwright.errors import ReplayMismatch
 from toolwright.ids import new_id
+from toolwright.log_fields import log_fields
 from toolwright.mcp.server_answers import result_of
 from toolwright.mcp.server_executions import BatchExecution, Execution, RunExecution
 from toolwright.mcp.server_progress import Reports
@@ -88,7 +89,7 @@ class ServedCalls:
         except NoSession as error:
             raise MCPError(types.INVALID_REQUEST, str(error)) from error
         except Exception as error:  # the edge: what went wrong here is for the log, and not for a client
-            log.exception("A served call failed")
+            log.exception("A served call failed", extra=log_fields("mcp.call_failed", tool=params.name))
             raise MCPError(types.INTERNAL_ERROR, "The server failed; its log says why") from error
 
     async def close(self) -> None:

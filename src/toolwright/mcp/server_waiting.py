@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from toolwright import jsonx
 from toolwright.clock import Clock
+from toolwright.log_fields import log_fields
 from toolwright.mcp.server_answers import answered, failed
 from toolwright.mcp.server_executions import Execution
 from toolwright.mcp.server_questions import OpenQuestion, open_questions
@@ -148,7 +149,11 @@ async def _show(
         try:
             response = shown.result()
         except (MCPError, ValidationError) as error:
-            log.warning("A client did not show the form of a question: %s", error)
+            log.warning(
+                "A client did not show the form of a question: %s",
+                error,
+                extra=log_fields("mcp.form_not_shown", session=session.id),
+            )
             return False
         return await answered(session, question, response.model_dump(mode="json"), request)
     finally:

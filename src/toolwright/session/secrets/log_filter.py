@@ -13,6 +13,7 @@ from typing import Protocol
 from toolwright.log_fields import FIELDS
 
 ROOMS = (
+    "adapters",
     "background",
     "blocking",
     "calls",
