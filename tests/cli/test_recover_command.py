@@ -91,7 +91,7 @@ def test_what_can_not_be_resolved_is_named_with_the_remedy(run: Run, project: Pa
         ([key, "5", "--cancel", "x"], "give a value, --error or --cancel"),
         (["nonsense"], "was not made by this store"),
         ([key[:-2] + "xx"], "not signed by this store"),
-        ([request["key"]], "approvals are decided with toolwright approvals"),
+        ([request["key"]], "approvals and questions are decided with toolwright approvals"),
     ):
         ended = run("resolve", *words, *DB)
         assert (ended.code, ended.out) == (2, "")
