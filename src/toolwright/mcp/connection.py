@@ -137,10 +137,14 @@ class Connection:
             return await self._call(tool, arguments, ctx)
 
     async def _call(self, tool: ServerTool, arguments: dict[str, Any], ctx: ToolContext[Any]) -> object:
+        used: LiveServer | None = None
+
         async def live(unreached: LiveServer | None) -> LiveServer:
+            nonlocal used
             if unreached is not None:
                 self._doubt(unreached)
-            return await self._usable(tool)
+            used = await self._usable(tool)
+            return used
 
         call = CallInput(ctx)
         try:
@@ -154,8 +158,9 @@ class Connection:
                 step_policy=tool.step_policy,
             )
         except ToolError as error:
-            if error.failure.category in ("unavailable", "interrupted"):
-                self._look_again()
+            if used is not None and error.failure.category in ("unavailable", "interrupted"):
+                # A call that came now would be cut off with the connection, and nobody could tell whether it ran.
+                self._doubt(used)
             raise
         return read_result(result, tool.own_name, tool.check_output)
 
