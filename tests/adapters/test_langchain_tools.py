@@ -166,4 +166,4 @@ print(*sorted(set(sys.modules) - before))
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     rooms = {name.split(".")[1] for name in ended.stdout.split() if name.startswith("toolwright.")}
-    assert rooms <= {"adapters", "errors", "extras"}
+    assert rooms <= {"adapters", "errors", "extras", "log_fields"}
