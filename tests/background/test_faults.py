@@ -8,7 +8,9 @@ import pytest
 
 from tests.background.conftest import Stage
 from toolwright import ToolContext, tool
+from toolwright.stores.contracts.run_store import Report
 from toolwright.stores.sqlite.admin.maintenance import prune
+from toolwright.stores.sqlite.background.runs import SqliteRunStore
 
 
 class Fault:
@@ -163,3 +165,35 @@ async def test_leases_that_can_not_be_renewed_for_a_while_are_renewed_later(stag
     assert (await run.refresh()).lease_until > until
     go.set()
     assert (await stage.until(run.wait())).value == "done"
+
+
+@pytest.mark.promise("PROC-08")
+async def test_the_log_of_a_run_has_output_that_is_being_written_when_it_ends(
+    stage: Stage, file: Path, monkeypatch: pytest.MonkeyPatch
+):
+    printed, ends, writing, slow = asyncio.Event(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @tool(supports_background=True)
+    async def work(ctx: ToolContext) -> str:
+        await ctx.output("stdout", "working\n")
+        printed.set()
+        await ends.wait()
+        return "done"
+
+    write = SqliteRunStore.report
+
+    async def report(store: SqliteRunStore, reports: list[Report]) -> list[str]:
+        writing.set()
+        await slow.wait()
+        return await write(store, reports)
+
+    monkeypatch.setattr(SqliteRunStore, "report", report)
+    session = (await stage.open(file, work)).session("s")
+    run = await session.spawn("work")
+    await stage.until(printed.wait(), step=0.01)
+    await stage.until(writing.wait())
+    ends.set()
+    await stage.settle()
+    slow.set()
+    await stage.until(run.wait())
+    assert await session.files.read(f"/.background/{run.id}/output.log") == "[stdout] working\n"

@@ -170,6 +170,8 @@ class ReportWriter:
         self._dirty: dict[EventCollector, None] = {}
         self._unwritten: list[Report] = []
         self._flushing: asyncio.Task[None] | None = None
+        # Reports that were taken and are being written: what comes after them waits until they are.
+        self._writing = asyncio.Lock()
         self._closed = False
 
     def dirty(self, events: EventCollector) -> None:
@@ -200,14 +202,15 @@ class ReportWriter:
         Raises:
             StoreError: they could not be written. They are retained, and no new ones are taken until they are written.
         """
-        before, self._unwritten = self._unwritten, []
-        await self._write(before)
-        if only is None:
-            collectors, self._dirty = list(self._dirty), {}
-        else:
-            collectors = [only] if only in self._dirty else []
-            self._dirty.pop(only, None)
-        await self._write([report for report in (events.take() for events in collectors) if report is not None])
+        async with self._writing:
+            before, self._unwritten = self._unwritten, []
+            await self._write(before)
+            if only is None:
+                collectors, self._dirty = list(self._dirty), {}
+            else:
+                collectors = [only] if only in self._dirty else []
+                self._dirty.pop(only, None)
+            await self._write([report for report in (events.take() for events in collectors) if report is not None])
 
     async def take_last(self, only: EventCollector) -> Report | None:
         """The unwritten report of a run that ends, to be written with its end.
@@ -217,7 +220,7 @@ class ReportWriter:
         Raises:
             StoreError: it could not be written. It is retained.
         """
-        if only.has_output_left or self._unwritten:
+        if only.has_output_left or self._unwritten or self._writing.locked():
             await self.flush(only)
         self._dirty.pop(only, None)
         return only.take()
