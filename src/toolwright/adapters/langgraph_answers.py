@@ -1,4 +1,4 @@
-"""The calls of one answer in LangGraph, where each may have a task of its own that begins anew after an interrupt.
+"""The calls of one answer in LangGraph, where each may have a task of its own that starts again after an interrupt.
 
 Owns starting them as one batch, one task for each call or one for all, and when a task may say that its call waits.
 Does not own interrupts. Everything here runs on the loop of the session.

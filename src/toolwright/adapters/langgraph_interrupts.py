@@ -1,7 +1,7 @@
 """Interrupts of LangGraph for calls that wait. Owns their values and answers, in the form of HumanInTheLoopMiddleware,
 and which answer belongs to which wait; does not own running calls.
 
-After an interrupt a task begins anew, and LangGraph gives it its earlier answers again, by number; it may even give an
+After an interrupt a task starts again, and LangGraph gives it its earlier answers again, by number; it may even give an
 answer that was meant for an earlier interrupt. An answer must never decide about something else than it was asked for.
 So the session remembers what each interrupt asked, before it is shown, and an answer counts for that only.
 """

@@ -177,7 +177,7 @@ class Connection:
         return live
 
     def _doubt(self, live: LiveServer) -> None:
-        """Let calls wait until the server has answered again, or is connected anew."""
+        """Let calls wait until the server has answered again, or there is a new connection."""
         if self._live is live:
             self._live = None
             self._connected.clear()

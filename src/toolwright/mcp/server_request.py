@@ -32,7 +32,7 @@ class Client(Struct, frozen=True, kw_only=True):
     principal: str | None
     """The authenticated client and user, where the server checks tokens; None where it does not."""
     connection: str | None
-    """The id of its connection, until it connects anew; None over HTTP at 2026-07-28, which has no connections."""
+    """The id of its connection, until it connects again; None over HTTP at 2026-07-28, which has no connections."""
     name: str | None
     version: str | None
     revision: str

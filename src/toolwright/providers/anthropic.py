@@ -234,7 +234,7 @@ def _may_think(body: dict[str, Any]) -> bool:
             kinds = [field(block, "type") for block in blocks] if isinstance(blocks, list) else []
             return "tool_use" not in kinds or kinds[0] in ("thinking", "redacted_thinking")
         if not isinstance(blocks, list) or not any(field(block, "type") == "tool_result" for block in blocks):
-            return True  # a new message of the user: the answer begins anew
+            return True  # a new message of the user: a new answer begins
     return True
 
 

@@ -123,7 +123,7 @@ def _read_image(part: Mapping[str, Any]) -> Image | None:
 
 
 def native_items(answer: ModelAnswer, form: str, server: str) -> list[Any] | None:
-    """The answer as its provider gave it; None when another provider did, and it must be written anew."""
+    """The answer as its provider gave it; None when another provider did, and it must be written again."""
     native = answer.native
     if native is None or native.get("format") != form or native.get("server", server) != server:
         return None

@@ -51,7 +51,7 @@ class ScriptedModel:
     """A model that gives prepared answers, in order. Each session has the script from its beginning.
 
     The answer is chosen by the number of answers that the conversation has already, so that a turn which continues in
-    another process continues in the script. Beyond the end of the script, a model that was made anew gives its answers
+    another process continues in the script. Beyond the end of the script, a new model gives its answers
     from the first one: a program that continues a turn may be given only the rest of the script. A `ModelError` in the
     script is raised once in each session, before the answer that follows it.
 

@@ -173,7 +173,7 @@ class JournalStore(Protocol):
     def forget(self, key: CallKey) -> Awaitable[bool]:
         """Delete the intent of a call that this process owns and that did not run, with all its waits.
 
-        True again when it is repeated by the owner that deleted it, as long as nobody began the call anew. False when
+        True again when it is repeated by the owner that deleted it, as long as nobody began the call again. False when
         the call is finished, unknown, or not this process's.
         """
         ...
