@@ -45,7 +45,7 @@ class PageFile(NamedTuple):
 @cache
 def page_files() -> Mapping[str, PageFile]:
     """All files of the page by their paths, which are read once; the entry "" is the page itself."""
-    found = dict(_below(files("toolwright.http") / "page", ""))
+    found = dict(_below(files("toolwright.http.page"), ""))
     return {"": found["index.html"], **found}
 
 
