@@ -36,8 +36,8 @@ class WaitKey(NamedTuple):
 
 
 class Resolution(Struct, frozen=True, gc=False):
-    """How a wait ended. `payload` is the JSON of its value. `by` names the person or program that decided, if known, and
-    `via` the way on which the decision came, such as an address."""
+    """How a wait ended. `payload` is the JSON of its value. `by` names the person or program that decided, if known,
+    and `via` the way on which the decision came, such as an address."""
 
     status: Literal["ok", "error", "cancelled", "expired"]
     at: float
