@@ -8,7 +8,7 @@ they are used: until then the class has their default. The batch of a call is an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from enum import Enum
 from types import MappingProxyType
@@ -113,6 +113,10 @@ class OwnerBatch(Protocol):
 
     def nested_changed(self) -> None:
         """A call that one of its calls made has its outcome, or begins or ends to wait for something outside."""
+        ...
+
+    def leave_queue(self, calls: Sequence[ActiveCall]) -> None:
+        """These calls wait for another process, and hold nothing that others wait for meanwhile."""
         ...
 
     def start_over(self, call: ActiveCall) -> None:
@@ -253,6 +257,8 @@ class ActiveCall(PreparedCall):
     sharers: tuple[ActiveCall, ...]
     refused: Intent | None
     past: Past | None
+    # True once the journal has written, together with its intent, that it starts.
+    start_written = False
     # --- authorise/: the task that asks a person about it; True once a person approved it.
     asking: asyncio.Task[None] | None = None
     asked: bool

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from types import coroutine
 from typing import Any
 
 from toolwright import jsonx
 from toolwright.argument_checks import require_text, unusable
-from toolwright.calls.active_call import NEW, QUEUED, UNRECORDED, ActiveCall, OwnerBatch, about
+from toolwright.calls.active_call import NEW, QUEUED, STARTED, UNRECORDED, ActiveCall, OwnerBatch, about
 from toolwright.calls.authorise.authorise import authorise
 from toolwright.calls.authorise.loop_detection import find_loops
 from toolwright.calls.conclude import end_now
-from toolwright.calls.context import BatchContext
+from toolwright.calls.context import BatchContext, ToolPlan
 from toolwright.calls.environment import MOST_BATCHES_BEFORE_YIELD
 from toolwright.calls.execute.cancel import cancel
 from toolwright.calls.execute.execute import CallTicket, Lane
-from toolwright.calls.execute.timeout import limit_queue, timeout_of
+from toolwright.calls.execute.timeout import end_queue_time, limit_queue, timeout_of
 from toolwright.calls.failures import lacks_secrets
 from toolwright.calls.nesting import child_id, nearest_running, nested_too_deeply, not_held
 from toolwright.calls.prepare.before_hooks import broken, run_before_hooks
@@ -49,6 +49,7 @@ from toolwright.stores.contracts.waits import WaitKey
 from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.registry import Snapshot
+from toolwright.tools.tool import Tool
 
 
 class Batch:
@@ -258,6 +259,11 @@ class Batch:
             for sharer in batch.parent.sharers:
                 sharer.owner.nested_changed()
             batch = batch.parent.owner  # type: ignore[assignment]
+
+    def leave_queue(self, calls: Sequence[ActiveCall]) -> None:
+        """These calls wait for another process, and hold nothing that others wait for meanwhile."""
+        if self._launch is not None:
+            self._launch.leave_queue(calls)
 
     def start_over(self, call: ActiveCall) -> None:
         """The execution that a call shared was stopped before it ran: let the call run itself."""
@@ -540,6 +546,8 @@ class Launch:
                     if shown_later(call):
                         await show_arguments(call)
             if self._batch.stop_reason is None or self._was_left:
+                if admission is not None:
+                    self._queue_early()
                 await self._begin(self._calls, admission)
         except Exception as error:  # whatever it is: what could not be written down must not run
             self._start_nothing(UNRECORDED, error)
@@ -632,15 +640,15 @@ class Launch:
 
     def _launch(self, again: ActiveCall | None = None) -> None:
         """Authorise and schedule each call, or one that waited. The schedule starts it when its turn comes."""
-        batch, context, above, lane = self._batch, self._context, self._above, self._lane
-        plans, submit, policy = context.plans, context.env.admission.submit, context.policy
-        timeout, queue_timeout, own_limits = batch.timeout, policy.queue_timeout, self._limits
-        siblings = None if above is None else ClaimIndex()
+        batch, context, policy = self._batch, self._context, self._context.policy
+        siblings = None if self._above is None else ClaimIndex()
         calls = list(self._calls) if again is None else [again]
         if again is None and policy.on_loop != "ignore":
             new = [call for call in calls if call.outcome is None and call.answer is None]
             for looping, warning in find_loops(context.loops, new, policy):
                 publish(self._env, looping, CallWarning(*about(looping), "loop", warning))
+        if self._lane.waits_for_journal:
+            self._continue_early(calls)
         for call in calls:
             tool, stop_reason = call.tool, batch.stop_reason or self._called_off.get(call.position)
             if call.phase is not NEW or (call.shares is not None and stop_reason is None):
@@ -650,9 +658,7 @@ class Launch:
                 continue
             if call.past is not None and stop_reason is None and wait_again(call, call.past, self._launch):
                 continue
-            plan = call.plan = plans.get(tool) or context.plan(tool, timeout_of(tool.definition, policy))
-            if timeout is not None:
-                plan = call.plan = plan.with_timeout(context.env.deadlines, timeout)
+            plan = self._plan(call, tool)
             if plan.allowed_by is None:
                 verdict = authorise(call, context.judge, approved=call.asked)
                 if call.outcome is not None:
@@ -666,30 +672,92 @@ class Launch:
             if stop_reason is not None:
                 cancel(call, stop_reason)
                 continue
-            claims = tool.claims
-            if type(claims) is not tuple:
-                claims = claims(call.arguments or {})  # type: ignore[operator]
-            limits = own_limits if plan.limit is None else self._limits_with(plan.limit)
-            call.ticket = ticket = CallTicket()
-            # One by one: a tuple of so many would be made first.
-            ticket.call = call
-            ticket.lane = lane
-            ticket.claims = claims
-            ticket.limits = limits
-            ticket.parent = above
-            ticket.state = "new"
-            ticket.waiting_in = None
-            ticket.done = ticket.rejoins = False
-            ticket.waited_for = ticket.reserved = ()
-            call.phase = QUEUED
-            submit(ticket, siblings)
-            if queue_timeout is not None:
-                limit_queue(call, queue_timeout)
+            self._queue(call, plan, siblings)
+
+    def _queue(self, call: ActiveCall, plan: ToolPlan, siblings: ClaimIndex | None = None) -> None:
+        """Put a call into the order. It starts when its turn comes, which may be now."""
+        tool = plan.tool
+        claims = tool.claims
+        if type(claims) is not tuple:
+            claims = claims(call.arguments or {})  # type: ignore[operator]
+        call.ticket = ticket = CallTicket()
+        # One by one: a tuple of so many would be made first.
+        ticket.call = call
+        ticket.lane = self._lane
+        ticket.claims = claims
+        ticket.limits = self._limits if plan.limit is None else self._limits_with(plan.limit)
+        ticket.parent = self._above
+        ticket.state = "new"
+        ticket.waiting_in = None
+        ticket.done = ticket.rejoins = False
+        ticket.waited_for = ticket.reserved = ()
+        call.phase = QUEUED
+        self._env.admission.submit(ticket, siblings)
+        queue_timeout = self._context.policy.queue_timeout
+        if queue_timeout is not None:
+            limit_queue(call, queue_timeout)
+
+    def _plan(self, call: ActiveCall, tool: Tool) -> ToolPlan:
+        context, timeout = self._context, self._batch.timeout
+        plan = context.plans.get(tool) or context.plan(tool, timeout_of(tool.definition, context.policy))
+        if timeout is not None:
+            plan = plan.with_timeout(context.env.deadlines, timeout)
+        call.plan = plan
+        return plan
+
+    # --- calls that are queued while the journal writes their intents
+
+    def _queue_early(self) -> None:
+        """Queue the calls before the journal writes their intents: it writes the start of those whose turn it is with
+        their intent, in one commit.
+
+        Calls keep their order, so this ends at the first one that must be judged.
+        """
+        policy = self._context.policy
+        if self._context.hooks.before or self._prepares or self._above is not None or policy.on_loop == "refuse":
+            return
+        if self._was_left or self._called_off:
+            return
+        self._lane.waits_for_journal = True
+        for call in self._calls:
+            if call.outcome is None and call.answer is None and call.tool is not None and call.phase is NEW:
+                plan = self._plan(call, call.tool)
+                if plan.allowed_by is None:
+                    return
+                call.decided_by = plan.allowed_by or call.decided_by
+                self._queue(call, plan)
+
+    def _continue_early(self, calls: list[ActiveCall]) -> None:
+        """The journal has answered: start the calls whose turn it is, unless one of the batch is known to it. Then the
+        others leave the queue, and each call is treated by what is known of it."""
+        if self._batch.stop_reason is not None or self._called_off or any(map(_is_known, calls)):
+            self.leave_queue([call for call in calls if not (call.start_written and self._may_start(call))])
+        self._lane.waits_for_journal = False
+        for call in calls:
+            if call.phase is STARTED and call.ticket is not None:
+                call.ticket.write_start()  # type: ignore[attr-defined]
+
+    def _may_start(self, call: ActiveCall) -> bool:
+        return self._batch.stop_reason is None and call.position not in self._called_off
+
+    def leave_queue(self, calls: Sequence[ActiveCall]) -> None:
+        """Take calls that were queued early, and have not started, out of the order."""
+        for call in reversed(calls):  # the last first, so that none gets the turn of another
+            if call.ticket is not None and call.phase in (QUEUED, STARTED):
+                self._env.admission.withdraw(call.ticket)
+                if call.queue_deadline is not None:
+                    end_queue_time(call)
+                call.ticket, call.phase = None, NEW
 
     def _limits_with(self, tool_limit: Limit) -> tuple[Limit, ...]:
         """The slots of a call whose tool has a limit; an ancestor's slot serves its nested calls too."""
         above = self._above
         return (*self._limits, *((tool_limit,) if above is None else not_held((tool_limit,), above)))
+
+
+def _is_known(call: ActiveCall) -> bool:
+    """True for a call that was queued, and that the journal knew."""
+    return call.ticket is not None and (call.outcome is not None or call.past is not None or call.shares is not None)
 
 
 # --- waking those that wait for a batch

@@ -12,7 +12,6 @@ from toolwright.calls.redact import rest_of_output
 from toolwright.effects.wait_keys import failure_of
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.waits import Resolution, WaitKey
-from toolwright.tools.claims import PARALLEL
 from toolwright.tools.outcome import CUT_OFF_EARLIER, NOT_KNOWN, RUN_BY_ANOTHER, Failure, ToolOutcome
 
 
@@ -46,10 +45,13 @@ def give(call: ActiveCall, outcome: ToolOutcome) -> None:
         return
     env, ticket = call.env, call.ticket
     if call.key is not None and ticket is not None and not ticket.done and call not in env.lingering:
-        # While its outcome is written others may run, but none that conflicts: after a crash, what came first must have
-        # come first.
-        (env.admission.finish if ticket.claims is PARALLEL else env.admission.free_slots)(ticket)
-    if not env.journal.concluded(call, outcome, _recorded):
+        # Its code has ended: others may have its claims and slots. The journal lets a call that conflicts begin when
+        # this outcome is written: after a crash, what came first must have come first.
+        recorded = env.journal.concluded(call, outcome, _recorded)
+        env.admission.finish(ticket)
+    else:
+        recorded = env.journal.concluded(call, outcome, _recorded)
+    if not recorded:
         return
     if call.sharers:
         _recorded(call, outcome, None)

@@ -107,7 +107,10 @@ class MemoryStore:
             for intent in intents:
                 entry = known.get(intent.key)
                 if entry is None:
-                    self._calls[intent.key] = CallRow(self.owner, Entry(intent, self.owner))
+                    written = replace(intent, starts_at=None)  # as its start it is kept
+                    self._calls[intent.key] = CallRow(
+                        self.owner, Entry(written, self.owner, started_at=intent.starts_at)
+                    )
                 elif entry.outcome is None:
                     call = self._calls[intent.key]
                     completion = call.waits.get(WaitKey(intent.key, "completion"))
@@ -137,6 +140,12 @@ class MemoryStore:
             return False
         call.entry = replace(call.entry, started_at=started_at)
         return True
+
+    async def start_all(self, starts: Sequence[tuple[CallKey, float]]) -> None:
+        if not all(self._mine(key) is not None for key, _ in starts):
+            raise StoreError(NOT_ALL)
+        for key, started_at in starts:
+            await self.start(key, started_at)
 
     async def finish(self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float) -> bool:
         call = self._mine(key)

@@ -39,9 +39,9 @@ POINTS = (
     "after a commit",
 )
 """The points of the runtime, in the order in which a call passes them. A start is written only for a tool that may not
-simply run again; a cancelled call is taken back or released; effects and waits depend on the tool. The last two are
-points of a SQLite store, which writes for several calls at once: everything is written except the commit, or committed
-and not yet reported."""
+simply run again, and with the intent where it is the turn of the call at once; a cancelled call is taken back or
+released; effects and waits depend on the tool. The last two are points of a SQLite store, which writes for several
+calls at once: everything is written except the commit, or committed and not yet reported."""
 
 
 RUN_POINTS = (
@@ -79,6 +79,7 @@ tools, when the turn waits, and when it ends."""
 JOURNAL_VERBS = {
     "begin": "the intents are written",
     "start": "the start is written",
+    "start_all": "the start is written",
     "finish": "the outcome is written",
     "finish_all": "the outcome is written",
     "forget": "the intent is taken back",
@@ -137,7 +138,7 @@ class Crashing:
             return found
 
         async def use(*given: Any, **options: object) -> object:
-            times = len(given[0]) if name == "finish_all" else 1  # each of its calls passes the points
+            times = len(given[0]) if name in ("start_all", "finish_all") else 1  # each of its calls passes the points
             for _ in range(times):
                 crash_point(f"before {what}")
             answer = await found(*given, **options)

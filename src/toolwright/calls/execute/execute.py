@@ -81,29 +81,37 @@ class CallTicket(Ticket):
     def start(self) -> None:
         """Run the call now; it has its claims and its slots."""
         call = self.call
-        env = call.env
         call.phase = STARTED
-        call.started = call.record.started = env.monotonic()
         if call.queue_deadline is not None:
             end_queue_time(call)
+        if not self.lane.waits_for_journal:
+            self.write_start()
+
+    def write_start(self) -> None:
+        """Let the journal write that the call starts, and take its first step then."""
+        call = self.call
+        call.started = call.env.monotonic()
+        # A call of which the journal wrote no intent has no start to be written either.
+        if call.key is None or call.env.journal.started(call, self._start_written):
+            self._take_first_step()
+
+    def _start_written(self, call: ActiveCall, fault: Exception | None) -> None:
+        if fault is not None:
+            call.owner.store_failed(fault)
+        call.started = call.env.monotonic()
+        self._take_first_step()
+
+    def _take_first_step(self) -> None:
+        call, lane = self.call, self.lane
+        call.record.started = call.started
         pushes = call.owner.context.recorder.channel.pushes
         if pushes:
             event = CallStarted(call.record)
             for push in pushes:
                 push(event)
-        # A call of which the journal wrote no intent has no start to be written either.
-        if call.key is None or env.journal.started(call, self._start_written):
-            lane = self.lane
-            lane.ready.append(call)
-            if not lane.busy:
-                lane.take_soon()
-
-    def _start_written(self, call: ActiveCall, fault: Exception | None) -> None:
-        if fault is not None:
-            call.owner.store_failed(fault)
-        self.lane.ready.append(call)
-        if not self.lane.busy:
-            self.lane.take_soon()
+        lane.ready.append(call)
+        if not lane.busy:
+            lane.take_soon()
 
     def rejoined(self) -> None:
         """The call has its slots again: its timeout starts from zero."""
@@ -127,6 +135,8 @@ class Lane(Struct):
     ready: deque[ActiveCall] = field(default_factory=deque)
     busy: bool = False
     """True while calls are only gathered, and while first steps are taken."""
+    waits_for_journal: bool = False
+    """True while the intents of the calls are being written: calls that may start wait for that."""
 
     def take_soon(self) -> None:
         """Take the first steps of the calls that were added, in the loop's next turn."""

@@ -1,8 +1,9 @@
 """The journal over a store. Owns the state of a call with a past: fresh, finished, running, or cut off.
 
 Intent before effect: a batch's intents are one commit, before any of its tools runs. Outcome before answer: a call's
-outcome is committed before its claims are released and its caller sees it. A fault of the store is raised in the task
-that awaits the batch, and never becomes an outcome.
+outcome is committed before its caller sees it, and before a call that had to wait for it begins: not later than the
+start of that call, in the same commit where they come together. A fault of the store is raised in the task that awaits
+the batch, and never becomes an outcome.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
-from toolwright.calls.active_call import OVER, ActiveCall, Past, identity
+from toolwright.calls.active_call import OVER, STARTED, ActiveCall, Past, identity
 from toolwright.calls.journal.crash_policy import recover
 from toolwright.calls.journal.replay import require_same
 from toolwright.calls.journal_contract import Concluded, Started
@@ -23,6 +24,7 @@ from toolwright.clock import Clock, Timer
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Ended, Entry, Intent, JournalStore
 from toolwright.stores.contracts.turns import TURN_SCOPE
+from toolwright.tools.claims import PARALLEL
 from toolwright.tools.outcome import ToolOutcome
 
 POLL = 0.05
@@ -45,7 +47,8 @@ class StoreJournal:
         self._live: dict[CallKey, ActiveCall] = {}
         self._beginning: list[list[Intent]] = []
         self._unreleased = _Unreleased(store, clock, self._is_live)
-        self._outcomes = _OutcomeWriter(store, clock, self._finish_alone, self._drop)
+        self._order = _Order()
+        self._tick = _TickWriter(store, clock, self._finish_alone, self._written_outcome)
         self._closing = False
 
     async def admit(self, calls: Sequence[ActiveCall]) -> None:
@@ -65,6 +68,8 @@ class StoreJournal:
         intents = [_intent(call, _key((session, scope, call.call_id)), batch, now, under) for call in waiting]
         refusals = [_intent(call, _key((session, scope, call.call_id)), batch, now) for call in refused]
         while not await self._written(waiting, intents, refused, refusals):
+            owner.leave_queue(waiting)
+            intents = [one if one.starts_at is None else replace(one, starts_at=None) for one in intents]
             await self._clock.sleep(POLL)
         for call, intent in zip(waiting, intents, strict=True):
             if call.outcome is not None and call.outcome.status == "connection_required":
@@ -142,6 +147,10 @@ class StoreJournal:
     def _meet(self, waiting: list[ActiveCall], intents: list[Intent], job: asyncio.Future[list[Entry | None]]) -> None:
         self._beginning = [others for others in self._beginning if others is not intents]
         if job.cancelled() or job.exception() is not None:
+            # If it was written after all, it says of these calls that they started.
+            for intent in intents:
+                if intent.starts_at is not None:
+                    self._unreleased.add(intent.key, never_began=True)
             return
         entries = job.result()[: len(waiting)]
         if not self._run_elsewhere(entries):
@@ -149,6 +158,8 @@ class StoreJournal:
                 if entry is None:
                     call.key = key = intent.key
                     self._live[key] = call
+                    if intent.starts_at is not None:
+                        call.start_written = True
                 else:
                     self._claim(call, intent.key, entry)
 
@@ -183,7 +194,8 @@ class StoreJournal:
         else:
             call.key = key
             self._live[key] = call
-            call.past = Past("left", entry.started_at, entry.pending, entry.crashes)
+            began = None if self._unreleased.never_began(key) else entry.started_at
+            call.past = Past("left", began, entry.pending, entry.crashes)
 
     def _drop(self, call: ActiveCall, _: object = None) -> None:
         if call.key is not None and self._live.get(call.key) is call:
@@ -206,12 +218,20 @@ class StoreJournal:
         return call.key is not None or call.shares is not None
 
     def started(self, call: ActiveCall, then: Started[ActiveCall]) -> bool:
-        # After a crash it must be known whether the call had started, if its tool may not simply run again. A call that
-        # was cut off before may be the one that ends the process: its crashes are counted by its starts.
-        if call.key is None or (call.plan.rerun and call.past is None):
-            return True
-        job = asyncio.ensure_future(self._store.start(call.key, (call.started or 0.0) + call.record.offset))
-        job.add_done_callback(lambda job: then(call, _fault_of(call, job)))
+        before = self._order.ending(call)
+        if not _needs_start(call):
+            if not before:
+                return True
+            self._order.when_recorded(before, functools.partial(then, call, None))
+            return False
+        if before:
+
+            def then_in_order(call: ActiveCall, fault: Exception | None) -> None:
+                self._order.when_recorded(before, functools.partial(then, call, fault))
+
+            self._tick.add_start(call, then_in_order)
+        else:
+            self._tick.add_start(call, then)
         return False
 
     def concluded(self, call: ActiveCall, outcome: ToolOutcome, then: Concluded[ActiveCall]) -> bool:
@@ -223,8 +243,9 @@ class StoreJournal:
     def _finish(self, call: ActiveCall, outcome: ToolOutcome, then: Then) -> None:
         assert call.key is not None
         call.handed_over = True
+        self._order.ends(call)
         if outcome.status != "cancelled" and call.fault is None:
-            self._outcomes.add(call, outcome, then)
+            self._tick.add_outcome(call, outcome, then)
             return
         job: Awaitable[bool]
         if not self.will_record(call, outcome):
@@ -266,6 +287,10 @@ class StoreJournal:
         if fault is not None and call.key is not None:
             self._unreleased.add(call.key)
         then(call, outcome, fault)
+        self._order.recorded(call)  # last: a fault stops the calls that follow
+
+    def _written_outcome(self, call: ActiveCall, outcome: ToolOutcome, then: Then) -> None:
+        self._committed(call, outcome, then, None)
 
     def _take_back(self, call: ActiveCall) -> Awaitable[bool]:
         """A call was stopped before this process ran it: it may run another time."""
@@ -306,14 +331,35 @@ def _fault_of(call: ActiveCall, job: asyncio.Future[bool]) -> Exception | None:
     return fault
 
 
+def _needs_start(call: ActiveCall) -> bool:
+    """True for a call of which it must be known after a crash whether it had started, and is not written yet.
+
+    A tool that may simply run again needs no start, unless the call was cut off before: it may be the one that ends the
+    process, and its crashes are counted by its starts.
+    """
+    return call.key is not None and not call.start_written and not (call.plan.rerun and call.past is None)
+
+
 def _intent(call: ActiveCall, key: CallKey, batch: str, now: float, under: bytes | None = None) -> Intent:
     if call.tool is None:
         return Intent(key, batch, call.position, call.name, "", call.raw, call.source, call.parent_id, now, True)
     about = call.tool.definition
     arguments = call.raw if about.secret is None and call.parent_id is None else written_arguments(call)
     rerun = about.on_crash == "rerun"
+    starts_at = now if call.phase is STARTED and not rerun else None
     return Intent(
-        key, batch, call.position, call.name, about.id, arguments, call.source, call.parent_id, now, rerun, under
+        key,
+        batch,
+        call.position,
+        call.name,
+        about.id,
+        arguments,
+        call.source,
+        call.parent_id,
+        now,
+        rerun,
+        under,
+        starts_at,
     )
 
 
@@ -334,10 +380,11 @@ def _is_lasting_later(call: ActiveCall) -> bool:
     )
 
 
-class _OutcomeWriter:
-    """Writes the outcomes of calls.
+class _TickWriter:
+    """Writes the outcomes and the starts of calls that come in one tick of the loop: the outcomes first, so that a call
+    that waited for another is marked as started when the other has its outcome, or in the same commit.
 
-    `alone` writes the outcome of one call; `written` is called for each call that was written here.
+    `alone` writes the outcome of one call; `written` is called for each call whose outcome was written here.
     """
 
     def __init__(
@@ -345,22 +392,36 @@ class _OutcomeWriter:
         store: JournalStore,
         clock: Clock,
         alone: Callable[[ActiveCall, ToolOutcome, Then], None],
-        written: Callable[[ActiveCall], None],
+        written: Callable[[ActiveCall, ToolOutcome, Then], None],
     ) -> None:
         self._store = store
         self._clock = clock
         self._alone = alone
         self._written = written
-        self._calls: list[tuple[ActiveCall, ToolOutcome, Then]] = []
+        self._ended: list[tuple[ActiveCall, ToolOutcome, Then]] = []
+        self._starts: list[tuple[ActiveCall, Started[ActiveCall]]] = []
 
-    def add(self, call: ActiveCall, outcome: ToolOutcome, then: Then) -> None:
+    def add_outcome(self, call: ActiveCall, outcome: ToolOutcome, then: Then) -> None:
         """Write the outcome of a call, at the end of this tick of the loop."""
-        if not self._calls:
+        if not (self._ended or self._starts):
             call.env.loop.call_soon(self._write)
-        self._calls.append((call, outcome, then))
+        self._ended.append((call, outcome, then))
+
+    def add_start(self, call: ActiveCall, then: Started[ActiveCall]) -> None:
+        """Write that a call starts, at the end of this tick of the loop."""
+        if not (self._ended or self._starts):
+            call.env.loop.call_soon(self._write)
+        self._starts.append((call, then))
 
     def _write(self) -> None:
-        calls, self._calls = self._calls, []
+        ended, self._ended = self._ended, []
+        starts, self._starts = self._starts, []
+        if ended:
+            self._write_outcomes(ended)
+        if starts:
+            self._write_starts(starts)
+
+    def _write_outcomes(self, calls: list[tuple[ActiveCall, ToolOutcome, Then]]) -> None:
         now = self._clock.now()
 
         def each_alone() -> None:
@@ -373,8 +434,7 @@ class _OutcomeWriter:
                 each_alone()
                 return
             for call, outcome, then in calls:
-                self._written(call)
-                then(call, outcome, None)
+                self._written(call, outcome, then)
 
         ended = [
             Ended(
@@ -395,6 +455,69 @@ class _OutcomeWriter:
         else:
             job.add_done_callback(done)
 
+    def _write_starts(self, calls: list[tuple[ActiveCall, Started[ActiveCall]]]) -> None:
+        starts = [(call.key or identity(call), (call.started or 0.0) + call.record.offset) for call, _ in calls]
+
+        def done(job: asyncio.Future[None]) -> None:
+            if not job.cancelled() and job.exception() is None:
+                for call, then in calls:
+                    then(call, None)
+                return
+            for (call, then), (key, started_at) in zip(calls, starts, strict=True):
+                alone = asyncio.ensure_future(self._store.start(key, started_at))
+                alone.add_done_callback(functools.partial(_tell_start, call, then))
+
+        asyncio.ensure_future(self._store.start_all(starts)).add_done_callback(done)
+
+
+def _tell_start(call: ActiveCall, then: Started[ActiveCall], job: asyncio.Future[bool]) -> None:
+    then(call, _fault_of(call, job))
+
+
+class _Order:
+    """The calls whose outcome is being written while others have their claims already: a call that had to wait for
+    them begins when they are recorded."""
+
+    def __init__(self) -> None:
+        self._ending: dict[str, dict[ActiveCall, None]] = {}
+        self._followers: dict[str, list[tuple[set[ActiveCall], Callable[[], None]]]] = {}
+
+    def ends(self, call: ActiveCall) -> None:
+        """The outcome of a call is being written. Parallel calls keep nobody waiting."""
+        if call.ticket is not None and call.ticket.claims is not PARALLEL:
+            self._ending.setdefault(call.env.session_id, {})[call] = None
+
+    def ending(self, call: ActiveCall) -> tuple[ActiveCall, ...]:
+        """The calls of a call's session whose outcome is being written."""
+        ending = self._ending.get(call.env.session_id)
+        return () if ending is None else tuple(ending)
+
+    def when_recorded(self, calls: tuple[ActiveCall, ...], go: Callable[[], None]) -> None:
+        """Call `go` when the outcomes of these calls of a session are recorded, as they may be now."""
+        session = calls[0].env.session_id
+        left = self._ending.get(session, {}).keys() & calls
+        if left:
+            self._followers.setdefault(session, []).append((left, go))
+        else:
+            go()
+
+    def recorded(self, call: ActiveCall) -> None:
+        """The outcome of a call is recorded, or will not be."""
+        session = call.env.session_id
+        ending = self._ending.get(session)
+        if ending is None or call not in ending:
+            return
+        del ending[call]
+        if not ending:
+            del self._ending[session]
+        followers = self._followers.pop(session, ())
+        for left, go in followers:
+            left.discard(call)
+            if left:
+                self._followers.setdefault(session, []).append((left, go))
+            else:
+                go()
+
 
 class _Unreleased:
     """Calls that this process owns and does not run: as long as it lives, every other one would wait for it.
@@ -406,16 +529,20 @@ class _Unreleased:
         self._store = store
         self._clock = clock
         self._is_live = is_live
-        self._keys: dict[CallKey, None] = {}
+        self._keys: dict[CallKey, bool] = {}  # True for those that never began
         self._timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
-    def add(self, key: CallKey) -> None:
-        """Release a call as soon as that can be written."""
-        self._keys[key] = None
+    def add(self, key: CallKey, never_began: bool = False) -> None:
+        """Release a call as soon as that can be written, or forget it if it never began."""
+        self._keys[key] = never_began
         if self._timer is None and not self._closed:
             self._timer = self._clock.call_at(self._clock.monotonic() + RETRY, self._try)
+
+    def never_began(self, key: CallKey) -> bool:
+        """True for a call that the store may call started, though it was not."""
+        return self._keys.get(key, False)
 
     def close(self) -> None:
         """Try no more: with its owner gone, the call is anybody's."""
@@ -428,13 +555,13 @@ class _Unreleased:
 
     async def _let_go(self) -> None:
         try:
-            for key in list(self._keys):
+            for key, never_began in list(self._keys.items()):
                 if not self._is_live(key):
-                    await self._store.release(key)
+                    await (self._store.forget(key) if never_began else self._store.release(key))
                 del self._keys[key]
         except StoreError:
             pass  # not yet
         finally:
             self._timer = None
-        for key in list(self._keys):
-            self.add(key)
+        for key, never_began in list(self._keys.items()):
+            self.add(key, never_began)

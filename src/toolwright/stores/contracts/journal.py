@@ -51,7 +51,9 @@ class Intent(Struct, frozen=True, gc=False):
     """A call that is about to run. `position` is its place in its batch; `rerun` means that it may simply run again.
 
     `rerun` comes from the tool's present definition, and is not stored. `authority` is JSON of the permissions of its
-    batch, where it has fewer than its program; it is stored until the call is finished.
+    batch, where it has fewer than its program; it is stored until the call is finished. With `starts_at`, for a
+    call that may not simply run again, the tool begins as soon as this is written, unless the call is known: it is
+    marked as started with its intent.
     """
 
     key: CallKey
@@ -65,6 +67,7 @@ class Intent(Struct, frozen=True, gc=False):
     queued_at: float
     rerun: bool = False
     authority: bytes | None = None
+    starts_at: float | None = None
 
 
 class Entry(Struct, frozen=True, gc=False):
@@ -121,8 +124,8 @@ class JournalStore(Protocol):
     A fault of the store (a full disk, a lost lock) is raised as `StoreError` and is never an outcome. After
     `StoreUnavailable` it is not known whether the store wrote, and the owner may repeat every verb with the same
     values. Repeated, `begin` finds the calls as this owner's own, unfinished and not `cut_off`. The other verbs write
-    nothing new, and give the answer that was lost: `keep`, `start`, `finish`, `finish_all`, `forget`, `release` and
-    `reopen`.
+    nothing new, and give the answer that was lost: `keep`, `start`, `start_all`, `finish`, `finish_all`, `forget`,
+    `release` and `reopen`.
 
     Text (sessions, scopes, ids, names, labels) may have any character, U+0000 included, and comes back as it was.
     """
@@ -145,6 +148,14 @@ class JournalStore(Protocol):
 
     def start(self, key: CallKey, started_at: float) -> Awaitable[bool]:
         """Write that the tool of a call begins now. False when the call is not this process's to run."""
+        ...
+
+    def start_all(self, starts: Sequence[tuple[CallKey, float]]) -> Awaitable[None]:
+        """Write that the tools of calls begin now, each at its instant, as `start` does, all or none.
+
+        Raises:
+            StoreError: one could not be written, or is not this process's to run; `start` says which.
+        """
         ...
 
     def finish(

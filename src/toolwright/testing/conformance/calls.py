@@ -292,6 +292,42 @@ async def a_refused_call_does_not_replace_a_running_call(database: Database) -> 
     assert entry.outcome == success(call(), b"2")
 
 
+async def a_new_call_may_start_with_its_intent(database: Database) -> None:
+    store = await database.open()
+    await store.journal.begin([intent(call("c1"))])
+    starting = [
+        replace(intent(call(id), position=position), starts_at=101.0) for position, id in enumerate(["c1", "c2"])
+    ]
+    (known, new) = await store.journal.begin(starting)
+    assert (known is not None, new) == (True, None)
+    await database.kill(store)
+    heir = await database.open()
+    entries = await heir.journal.begin([intent(call("c1")), intent(call("c2"), position=1)])
+    # What was known is left as it was.
+    assert [entry.started_at for entry in entries if entry is not None] == [None, 101.0]
+    assert all(entry.intent.starts_at is None for entry in entries if entry is not None)
+
+
+async def calls_are_started_together_or_not_at_all(database: Database) -> None:
+    store = await database.open()
+    await store.journal.begin([intent(call(id), position=position) for position, id in enumerate(["c1", "c2"])])
+    await store.journal.finish(call("c2"), success(call("c2")), None, 102.0)
+    refused: StoreError | None = None
+    try:
+        await store.journal.start_all([(call("c1"), 101.0), (call("c2"), 101.0)])
+    except StoreError as error:
+        refused = error
+    assert refused is not None
+    await store.journal.begin([intent(call("c3"))])
+    await store.journal.start_all([(call("c3"), 103.0)])
+    await database.kill(store)
+    heir = await database.open()
+    entries = await heir.journal.begin(
+        [intent(call(id), position=position) for position, id in enumerate(["c1", "c3"])]
+    )
+    assert [entry.started_at for entry in entries if entry is not None] == [None, 103.0]
+
+
 CALLS = cases(
     a_new_call_has_no_entry,
     a_finished_call_replays_its_outcome_to_every_owner,
@@ -307,6 +343,8 @@ CALLS = cases(
     a_call_that_its_owner_runs_is_not_cut_off,
     writes_are_done_and_answered_in_the_order_of_their_requests,
     many_calls_at_once_are_all_written,
+    a_new_call_may_start_with_its_intent,
+    calls_are_started_together_or_not_at_all,
     calls_are_finished_together_or_not_at_all,
     waits_of_calls_that_are_finished_together_cannot_be_resolved,
     a_refused_call_is_written_together_with_its_outcome,

@@ -61,6 +61,8 @@ async def a_start_and_an_effect_that_are_written_again_are_there_once(database: 
     await journal.begin([intent(call())])
     await unanswered(journal.start(call(), 101.0))
     assert await journal.start(call(), 101.0)
+    await unanswered(journal.start_all([(call(), 101.0)]))
+    await journal.start_all([(call(), 101.0)])
     await unanswered(journal.keep(call(), kept))
     assert await journal.keep(call(), kept)
     assert await journal.effects(call()) == [kept]

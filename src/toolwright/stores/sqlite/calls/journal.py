@@ -62,7 +62,7 @@ _END = ("started_at", "finished_at", "status", "outcome")
 """The columns of a call that its end fills."""
 # Only an unfinished call of this process is changed.
 _OWN = f"WHERE {KEY} AND owner = ? AND outcome IS NULL"
-_BEGIN = insert("calls", INTENT_COLUMNS)
+_BEGIN = insert("calls", (*INTENT_COLUMNS, "started_at"))
 _RESTRICT = f"UPDATE calls SET authority = ? WHERE {KEY}"
 _WRITE = insert("calls", (*INTENT_COLUMNS, *_END, "authority"))
 _REFUSE = (
@@ -150,7 +150,9 @@ class SqliteJournalStore:
             return [None] * len(rows)
 
         def write(connection: apsw.Connection, rows: Sequence[Row], intents: Sequence[Intent]) -> None:
-            connection.executemany(_BEGIN, rows)
+            connection.executemany(
+                _BEGIN, [(*row, intent.starts_at) for row, intent in zip(rows, intents, strict=True)]
+            )
             if authority is not None:
                 connection.executemany(_RESTRICT, [(authority, *intent.key) for intent in intents])
 
@@ -220,6 +222,24 @@ class SqliteJournalStore:
     def start(self, key: CallKey, started_at: float) -> Awaitable[bool]:
         values = (started_at, *key, self.owner)
         return self._writer.change(_START, values, functools.partial(_change, key, _START, values))
+
+    def start_all(self, starts: Sequence[tuple[CallKey, float]]) -> Awaitable[None]:
+        rows = [(started_at, *key, self.owner) for key, started_at in starts]
+
+        def change(connection: apsw.Connection) -> bool:
+            before = connection.total_changes()
+            connection.executemany(_START, rows)  # no trigger stands on the table: each change is a call
+            return connection.total_changes() - before == len(rows)
+
+        def work(connection: apsw.Connection) -> None:
+            if change(connection):
+                return
+            for session, scope in _places(key for key, _ in starts):
+                untie(connection, session, scope)
+            if not change(connection):
+                raise StoreError(NOT_ALL)
+
+        return self._writer.do(work)
 
     def finish(
         self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float
