@@ -51,6 +51,7 @@ from toolwright.stores.contracts.archives import SessionInfo
 from toolwright.stores.contracts.event_log import EventPage
 from toolwright.stores.contracts.store import Store
 from toolwright.tools.capability import Capability
+from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import HoldsConnections
 from toolwright.tools.outcome import encodable
 from toolwright.tools.registry import Snapshot, ToolRegistry, ToolSource
@@ -452,6 +453,10 @@ class Runtime:
         """The active capabilities, with those of tools that were registered since the opening."""
         parts = self._parts
         return (*parts.arranged.active, *parts.late_capabilities.of(parts.shared.tools.snapshot()))
+
+    def definitions(self) -> list[ToolDefinition]:
+        """The definitions of the tools that every session has, by name: those of the app and of its capabilities."""
+        return [tool.definition for _, tool in sorted(self._open_parts().shared.tools.snapshot().items())]
 
     def servers(self) -> list[RemoteStatus]:
         """The servers among the tools of the app, such as MCP servers: whether each is connected, and its tools."""
