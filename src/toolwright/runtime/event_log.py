@@ -1,5 +1,5 @@
-"""The event log of a runtime. Owns putting one together for a runtime without a store, out of the events of its calls and
-the log of its services in memory."""
+"""The event log of a runtime without a store. Owns putting it together, of the events of its calls and the log of its
+services in memory."""
 
 from __future__ import annotations
 
@@ -59,17 +59,15 @@ class MemoryEventLog:
         if self._rows is None:
             self._rows = await self._open_rows()
         page = await self._rows.after(self._seen, MOST)
-        for event in page.events:
-            self._add(event)
         if page.last > self._seen:
             self._seen = page.last
             await self._rows.forget(page.last)
+        new = page.events
         while (noticed := self._calls.take()) is not None:
             told = noticed.to_json()
             kind, session = told.pop("kind"), told.pop("session")
             told.pop("at")
-            self._add(LoggedEvent(0, session, kind, noticed.at, told, told.get("call_id")))
-
-    def _add(self, event: LoggedEvent) -> None:
-        self._last += 1
-        self._events.append(replace(event, number=self._last))
+            new.append(LoggedEvent(0, session, kind, noticed.at, told, told.get("call_id")))
+        for event in sorted(new, key=lambda event: event.at):
+            self._last += 1
+            self._events.append(replace(event, number=self._last))

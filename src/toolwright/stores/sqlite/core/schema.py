@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -55,7 +56,7 @@ def bring_up_to_date(connection: apsw.Connection, place: StorePlace | None) -> N
 
 def without_event_log(connection: apsw.Connection) -> None:
     """Write no event log in a database in memory: unless somebody reads it, it would only grow."""
-    found: list[tuple[str]] = connection.execute(
+    found: Any = connection.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'noted_%'"
     ).fetchall()
     for (name,) in found:
