@@ -336,7 +336,7 @@ class BlockingSession(Protocol):
         id: str | None = None,
     ) -> TurnOutcome: ...
 
-    def answer(self, key: str, value: object, *, by: str | None = None) -> Resolved: ...
+    def answer(self, key: str, value: object, *, by: str | None = None, via: str | None = None) -> Resolved: ...
 
     def approvals(self) -> list[Approval]: ...
 
@@ -347,6 +347,7 @@ class BlockingSession(Protocol):
         arguments: Mapping[str, Any] | None = None,
         always: Mapping[str, Any] | None = None,
         by: str | None = None,
+        via: str | None = None,
     ) -> Resolved: ...
 
     @property
@@ -368,7 +369,9 @@ class BlockingSession(Protocol):
 
     def connections(self) -> list[Connection]: ...
 
-    def decline(self, key: str, reason: str | None = None, *, by: str | None = None) -> Resolved: ...
+    def decline(
+        self, key: str, reason: str | None = None, *, by: str | None = None, via: str | None = None
+    ) -> Resolved: ...
 
     def definitions(self) -> list[ToolDefinition]: ...
 
@@ -379,6 +382,7 @@ class BlockingSession(Protocol):
         reason: str | None = None,
         always: Mapping[str, Any] | None = None,
         by: str | None = None,
+        via: str | None = None,
     ) -> Resolved: ...
 
     @property
@@ -520,7 +524,7 @@ class BlockingRuntime(Protocol):
 
     def __exit__(self, *exc: object) -> None: ...
 
-    def answer(self, key: str, value: object, *, by: str | None = None) -> Resolved: ...
+    def answer(self, key: str, value: object, *, by: str | None = None, via: str | None = None) -> Resolved: ...
 
     def approvals(self, session: str | None = None) -> list[Approval]: ...
 
@@ -531,6 +535,7 @@ class BlockingRuntime(Protocol):
         arguments: Mapping[str, Any] | None = None,
         always: Mapping[str, Any] | None = None,
         by: str | None = None,
+        via: str | None = None,
     ) -> Resolved: ...
 
     def cancel(self, key: str, *, reason: str = "it was cancelled from outside") -> Resolved: ...
@@ -544,14 +549,22 @@ class BlockingRuntime(Protocol):
         self, session: str | None = None, *, limit: int = 100, before: int | None = None
     ) -> list[Approval]: ...
 
-    def decline(self, key: str, reason: str | None = None, *, by: str | None = None) -> Resolved: ...
+    def decline(
+        self, key: str, reason: str | None = None, *, by: str | None = None, via: str | None = None
+    ) -> Resolved: ...
 
     def definitions(self) -> list[ToolDefinition]: ...
 
     def delete_session(self, session_id: str) -> bool: ...
 
     def deny(
-        self, key: str, *, reason: str | None = None, always: Mapping[str, Any] | None = None, by: str | None = None
+        self,
+        key: str,
+        *,
+        reason: str | None = None,
+        always: Mapping[str, Any] | None = None,
+        by: str | None = None,
+        via: str | None = None,
     ) -> Resolved: ...
 
     def event_log(self, after: int | None = None, *, limit: int = 1000) -> EventPage: ...
