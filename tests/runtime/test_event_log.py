@@ -114,10 +114,13 @@ async def test_waits_and_their_ends_are_events(file, open_runtime):
     runtime = await open_runtime(file, wipe)
     session = runtime.session("s")
     async with fail_after(10):
-        batch = session.start_batch(calls(("w", "wipe", {})))
-        while not (asked := await session.approvals()):
-            await asyncio.sleep(0)
-        await runtime.approve(asked[0].key, by="ann")
+        with session.subscribe() as subscription:
+            batch = session.start_batch(calls(("w", "wipe", {})))
+            async for event in subscription:
+                if event.kind == "call.waiting":
+                    break
+        (asked,) = await session.approvals()
+        await runtime.approve(asked.key, by="ann")
         await batch
     events = [(event["kind"], event.get("what")) for event in await everything(runtime)]
     assert events == [
