@@ -286,7 +286,8 @@ class SqliteJournalStore:
                 if connection.total_changes() - before != len(others):
                     self._require_finished(connection, others)
                     finished = [key for key in finished if key not in keys]  # the others had ended before
-            note_calls(connection, "call.finished", finished, ended[0].finished_at)
+            if finished:
+                note_calls(connection, "call.finished", finished, ended[0].finished_at)
             connection.executemany(_CLOSE_WAITS, [end.key for end in ended if end.waited])
 
         job = self._writer.do(work, synced=not all(end.rerun for end in ended))
