@@ -49,6 +49,7 @@ from toolwright.session.session import Session
 from toolwright.session.tool_catalogue import Offer
 from toolwright.stores.contracts.archives import SessionInfo
 from toolwright.stores.contracts.store import Store
+from toolwright.stores.contracts.tokens import TokenStore
 from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import HoldsConnections
@@ -493,6 +494,11 @@ def runtime_of(session: Session) -> Runtime:
     if not isinstance(session.opened_by, Runtime):
         raise ToolwrightError(f"{session!r} was not taken from a runtime; use runtime.session(...)")
     return session.opened_by
+
+
+def tokens_of(runtime: Runtime) -> TokenStore:
+    """The tokens by which callers of the HTTP service are known."""
+    return runtime._open_parts().shared.stores().tokens
 
 
 def open_app(app: AppSettings, store: str | Path | Store, options: OpenOptions) -> Opening[Runtime]:
