@@ -50,6 +50,7 @@ from toolwright.session.tool_catalogue import Offer
 from toolwright.stores.contracts.archives import SessionInfo
 from toolwright.stores.contracts.event_log import EventPage
 from toolwright.stores.contracts.store import Store
+from toolwright.stores.contracts.tokens import TokenStore
 from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import HoldsConnections
@@ -508,6 +509,11 @@ def runtime_of(session: Session) -> Runtime:
     return session.opened_by
 
 
+def tokens_of(runtime: Runtime) -> TokenStore:
+    """The tokens by which callers of the HTTP service are known."""
+    return runtime._open_parts().shared.stores().tokens
+
+
 def open_app(app: AppSettings, store: str | Path | Store, options: OpenOptions) -> Opening[Runtime]:
     """Open an app over a store. Missing requirements are refused at once, before anything is opened.
 
@@ -550,9 +556,15 @@ async def _start(runtime: Runtime, parts: Parts, options: OpenOptions) -> None:
         parts.event_files.append(EventFile(runtime.subscribe(), events_file))
     # Before the recovery, which runs calls of their tools.
     await parts.remote.open(parts.app, parts.arranged, parts.sessions)
+    if parts.app.telemetry is not None:
+        parts.closing.append(parts.app.telemetry.opened(lambda: _state_of(runtime.worker)))
     if options.get("recover"):
         await runtime.recover()
     parts.background.open()
+
+
+def _state_of(worker: Worker | None) -> Mapping[str, Any] | None:
+    return None if worker is None else worker.state()
 
 
 async def _close_after(error: BaseException, close: Callable[[], Awaitable[None]]) -> None:
@@ -595,6 +607,8 @@ async def _stop(parts: Parts) -> None:
             await parts.shared.model.release()
     for file in parts.event_files:
         await file.close()
+    for close in parts.closing:
+        close()
     await parts.storage.close()
 
 
