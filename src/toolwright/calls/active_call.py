@@ -29,6 +29,7 @@ from toolwright.log_fields import log_fields
 from toolwright.stores.contracts.journal import CallKey, Intent
 from toolwright.stores.contracts.waits import Wait, WaitKey
 from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.tracing import CallSpan
 
 UNRECORDED = "the calls could not be recorded"
 """Why calls are stopped when the journal cannot be written."""
@@ -166,6 +167,8 @@ class Remembered(Struct, gc=False):
     tool_id: str
     arguments: bytes
     end: ActiveCall | ToolOutcome
+    trace: str = ""
+    """The trace of the call that has the outcome."""
 
 
 class Suspension(Struct):
@@ -237,6 +240,7 @@ class ActiveCall(PreparedCall):
         "sharers",
         "shares",
         "source",
+        "span",
         "started",
         "suspension",
         "task",
@@ -272,6 +276,8 @@ class ActiveCall(PreparedCall):
     reruns = 0
     # Why nothing that it does can be recorded any more.
     fault: Exception | None = None
+    # The span of the call, where the runtime is traced.
+    span: CallSpan | None
     # --- suspend/
     suspension: Suspension | None
     reports: Reports | None
@@ -296,7 +302,7 @@ class ActiveCall(PreparedCall):
         self.tool = self.arguments = self.outcome = self.answer = self.parent_id = None
         self.decided_by = self.decision = self.ticket = self.key = self.shares = self.past = None
         self.refused = self.cancel_reason = self.deadline = self.queue_deadline = self.suspension = self.reports = None
-        self.remembered = None
+        self.remembered = self.span = None
         self.sharers = ()
         self.attempt = 0
         self.named = self.repeated = self.asked = self.ran = self.handed_over = False

@@ -51,9 +51,10 @@ class Intent(Struct, frozen=True, gc=False):
     """A call that is about to run. `position` is its place in its batch; `rerun` means that it may simply run again.
 
     `rerun` comes from the tool's present definition, and is not stored. `authority` is JSON of the permissions of its
-    batch, where it has fewer than its program; it is stored until the call is finished. With `starts_at`, for a
-    call that may not simply run again, the tool begins as soon as this is written, unless the call is known: it is
-    marked as started with its intent.
+    batch, where it has fewer than its program; it is stored until the call is finished. With `starts_at`, for a call
+    that may not simply run again, the tool begins as soon as this is written, unless the call is known: it is marked as
+    started with its intent. `trace` is the `traceparent` of its first execution, where that was traced; a call that is
+    known keeps the one that it has.
     """
 
     key: CallKey
@@ -68,6 +69,7 @@ class Intent(Struct, frozen=True, gc=False):
     rerun: bool = False
     authority: bytes | None = None
     starts_at: float | None = None
+    trace: str | None = None
 
 
 class Entry(Struct, frozen=True, gc=False):

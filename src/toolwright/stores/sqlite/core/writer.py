@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-import operator
 import os
 import queue
 import threading
@@ -51,32 +49,16 @@ READERS = 1_000
 
 
 class _Job:
-    """Work to do, or where there is a `statement`, a row to change with `values`, and work for when it is not there."""
+    """Work to do in a transaction, and where its result goes."""
 
-    __slots__ = ("future", "loop", "statement", "synced", "values", "work", "writes")
+    __slots__ = ("future", "loop", "synced", "work", "writes")
 
-    def __init__(
-        self,
-        work: Callable[[apsw.Connection], Any] | None,
-        writes: bool,
-        statement: str | None = None,
-        values: tuple[Any, ...] = (),
-        synced: bool = True,
-    ) -> None:
+    def __init__(self, work: Callable[[apsw.Connection], Any], writes: bool, synced: bool = True) -> None:
         self.work = work
         self.synced = synced
         self.writes = writes
-        self.statement = statement
-        self.values = values
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
-
-
-class _Unequal(Exception):
-    """Of some changes that were made in one go, not all found their row."""
-
-
-_statement = operator.attrgetter("statement")
 
 
 class Writer:
@@ -121,15 +103,6 @@ class Writer:
             StoreError: the store could not write; nothing of the transaction is there.
         """
         return self._ask(_Job(work, True, synced=synced))
-
-    def change(
-        self, statement: str, values: tuple[Any, ...], otherwise: Callable[[apsw.Connection], bool] | None = None
-    ) -> asyncio.Future[bool]:
-        """Change one row inside the next transaction. Changes of a kind are made in one go.
-
-        If there is no row, it returns the result of `otherwise`, or False. No trigger may stand on the table.
-        """
-        return self._ask(_Job(otherwise, True, statement, values))
 
     def read(self, work: Callable[[apsw.Connection], T]) -> asyncio.Future[T]:
         """Run `work`, which changes nothing, after all earlier requests; other processes are not delayed.
@@ -325,7 +298,7 @@ class Writer:
             if self._place is not None:
                 self._place.require_same(connection)
             begun = True
-            results = _results(connection, jobs)
+            results = [job.work(connection) for job in jobs]
             connection.execute("COMMIT")
             self.commits += writes
         except Exception as error:
@@ -375,25 +348,6 @@ def _begin_now(connection: apsw.Connection) -> bool:
     finally:
         connection.set_busy_timeout(BUSY)
     return True
-
-
-def _results(connection: apsw.Connection, jobs: list[_Job]) -> list[Any]:
-    """The result of each job. Adjacent changes by the same statement are made in one go."""
-    results: list[Any] = []
-    for statement, group in itertools.groupby(jobs, _statement):
-        if statement is None:
-            results += [job.work(connection) for job in group if job.work is not None]
-            continue
-        alike = list(group)
-        rows = [job.values for job in alike]
-        before = connection.total_changes()
-        connection.executemany(statement, rows)
-        changed = connection.total_changes() - before
-        if changed != len(rows) > 1:
-            raise _Unequal  # The job whose row is gone is found when each is tried alone.
-        otherwise = None if changed else alike[0].work
-        results += [bool(changed)] * len(rows) if otherwise is None else [otherwise(connection)]
-    return results
 
 
 def _set_results(answers: list[tuple[_Job, Any]]) -> None:
