@@ -172,6 +172,7 @@ class SessionCore:
             end_agents=asked.end_agents,
             model=shared.model,
             deps=shared.deps,
+            tracing=shared.tracing,
         )
         # Each background run has an environment of its own; all redact the secrets of the session.
         self._environments: list[CallEnvironment[ActiveCall]] = [self.environment]
