@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Protocol
 
 from toolwright.stores.contracts.archives import ArchiveStore
+from toolwright.stores.contracts.call_history import CallHistory
 from toolwright.stores.contracts.journal import JournalStore
+from toolwright.stores.contracts.requests import RequestStore
 from toolwright.stores.contracts.run_store import RunStore
 from toolwright.stores.contracts.schedule_store import ScheduleStore
 from toolwright.stores.contracts.sessions import (
@@ -115,3 +117,9 @@ class BackgroundStores(ServiceStores, Protocol):
 
     @property
     def turns(self) -> TurnStore: ...
+
+    @property
+    def history(self) -> CallHistory: ...
+
+    @property
+    def requests(self) -> RequestStore: ...
