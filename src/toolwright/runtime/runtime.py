@@ -300,6 +300,7 @@ class Runtime:
         arguments: Mapping[str, Any] | None = None,
         always: Mapping[str, Any] | None = None,
         by: str | None = None,
+        via: str | None = None,
     ) -> Resolved:
         """Let exactly the call that asked run, once; with other arguments if they are given. The first to decide wins.
 
@@ -307,13 +308,14 @@ class Runtime:
         `{"path": "/tmp/*"}` for calls whose arguments match, text by a shell-style pattern. A path parameter, declared
         by the tool's `reads=`, `writes=` or type, is matched by its resolved path: `/tmp/../etc` is not in `/tmp`.
 
-        `by` names the person who decides. It is stored, and is in `decisions` and in the `decision` of the outcome.
+        `by` names the person who decides, and `via` tells from where, such as an address. Both are stored, and are in
+        `decisions` and in the `decision` of the outcome.
 
         Raises:
             KeyRefused: as for `resolve`.
             ToolwrightError: the other arguments do not fit the tool, where this runtime has it. The request stays open.
         """
-        return await self._open_parts().inbox.approve(key, arguments, always, by)
+        return await self._open_parts().inbox.approve(key, arguments, always, by, via)
 
     async def deny(
         self,
@@ -322,13 +324,14 @@ class Runtime:
         reason: str | None = None,
         always: Mapping[str, Any] | None = None,
         by: str | None = None,
+        via: str | None = None,
     ) -> Resolved:
         """Deny the call; the model reads the reason. `always` as in `approve`.
 
         Raises:
             KeyRefused: as for `resolve`.
         """
-        return await self._open_parts().inbox.deny(key, reason, always, by)
+        return await self._open_parts().inbox.deny(key, reason, always, by, via)
 
     async def questions(
         self, session: str | None = None, *, decided: bool = False, limit: int = 100, before: int | None = None
@@ -340,25 +343,28 @@ class Runtime:
         """
         return await self._open_parts().inbox.questions(session, decided, limit, before)
 
-    async def answer(self, key: str, value: object, *, by: str | None = None) -> Resolved:
+    async def answer(self, key: str, value: object, *, by: str | None = None, via: str | None = None) -> Resolved:
         """Answer a question of a tool. The first to answer or decline it wins.
 
-        `by` names the person who answers; it is stored, and is in the `decision` of the question.
+        `by` names the person who answers, and `via` tells from where, such as an address. Both are stored, and are in
+        the `decision` of the question.
 
         Raises:
             KeyRefused: as for `resolve`.
             ToolwrightError: the answer does not fit the schema of the question, or has no JSON form. The question stays
                 open.
         """
-        return await self._open_parts().inbox.answer(key, value, by)
+        return await self._open_parts().inbox.answer(key, value, by, via)
 
-    async def decline(self, key: str, reason: str | None = None, *, by: str | None = None) -> Resolved:
+    async def decline(
+        self, key: str, reason: str | None = None, *, by: str | None = None, via: str | None = None
+    ) -> Resolved:
         """Decline a question of a tool: it fails there as "declined", and the tool reads the reason.
 
         Raises:
             KeyRefused: as for `resolve`.
         """
-        return await self._open_parts().inbox.decline(key, reason, by)
+        return await self._open_parts().inbox.decline(key, reason, by, via)
 
     # --- turns
 

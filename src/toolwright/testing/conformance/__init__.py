@@ -35,6 +35,7 @@ from toolwright.testing.conformance.neighbours import NEIGHBOURS, NeighbourCase
 from toolwright.testing.conformance.owners import OWNERS
 from toolwright.testing.conformance.repeated_verbs import REPEATED
 from toolwright.testing.conformance.replay import REPLAY
+from toolwright.testing.conformance.requests import REQUEST_OWNERS, REQUESTS
 from toolwright.testing.conformance.resources import RESOURCES
 from toolwright.testing.conformance.run_events import RUN_EVENTS
 from toolwright.testing.conformance.schedules import SCHEDULES
@@ -44,6 +45,7 @@ from toolwright.testing.conformance.session_wide import SESSION_WIDE
 from toolwright.testing.conformance.signals import SIGNALS
 from toolwright.testing.conformance.takeovers import TAKEOVERS
 from toolwright.testing.conformance.time_and_waits import TIME_AND_WAITS
+from toolwright.testing.conformance.tokens import TOKENS
 from toolwright.testing.conformance.triggers import TRIGGERS
 from toolwright.testing.conformance.turns import STORED_TURNS, TURN_OWNERS, TURNS
 from toolwright.testing.conformance.waits import WAITS
@@ -72,8 +74,10 @@ SERVICE_CASES: tuple[Case, ...] = (
     *RESOURCES,
     *CONNECTIONS,
     *ARCHIVES,
+    *TOKENS,
+    *REQUESTS,
 )
-"""All cases for the session services of a store that has `services`."""
+"""All cases for the session services of a store that has `services`, and for its tokens and requests."""
 TURN_CASES: tuple[Case, ...] = (*TURNS, *STORED_TURNS, *TURN_OWNERS)
 """All cases for the turns of a store that has `services`."""
 CONTROLLER_CASES: tuple[ControllerCase, ...] = (*REPLAY, *TIME_AND_WAITS)
@@ -102,6 +106,8 @@ __all__ = [
     "OWNERS",
     "REPEATED",
     "REPLAY",
+    "REQUESTS",
+    "REQUEST_OWNERS",
     "RESOURCES",
     "RUNS",
     "RUN_EVENTS",
@@ -116,6 +122,7 @@ __all__ = [
     "TAKEOVERS",
     "TEXT",
     "TIME_AND_WAITS",
+    "TOKENS",
     "TRIGGERS",
     "TURNS",
     "TURN_CASES",

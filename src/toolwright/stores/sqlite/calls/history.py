@@ -55,7 +55,7 @@ class SqliteCallHistory:
                 rows: Any = connection.execute(written, (int(min(last, _BUNDLED)), *values, rest)).fetchall()
                 found += [(float(number), CallRow._make(row)) for number, *row in rows]
                 calls = self._calls([row for _, row in found], connection)
-                return [PlacedCall((place, ""), call) for (place, _), call in zip(found, calls, strict=True)]
+            return [PlacedCall((place, ""), call) for (place, _), call in zip(found, calls, strict=True)]
 
         placed = await self._changes.read(work)
         return [one for one in placed if not unfinished or one.call.status == filters.status]
@@ -72,9 +72,7 @@ class SqliteCallHistory:
         def work(connection: apsw.Connection) -> CallDetail | None:
             with connection:
                 row = connection.execute(f"SELECT {_COLUMNS} FROM every_call WHERE {KEY}", key).fetchone()
-                if row is None:
-                    return None
-                (call,) = self._calls([CallRow._make(row)], connection)
+                calls = [] if row is None else self._calls([CallRow._make(row)], connection)
                 steps: Any = connection.execute(
                     f"SELECT label, at, done, failure IS NOT NULL FROM effects WHERE {KEY} ORDER BY at, label", key
                 ).fetchall()
@@ -83,7 +81,7 @@ class SqliteCallHistory:
                     " ORDER BY coalesce(opened_at, 0), kind, name",
                     key,
                 ).fetchall()
-                return CallDetail(call, tuple(map(_step, steps)), tuple(map(_wait, waits)))
+            return CallDetail(calls[0], tuple(map(_step, steps)), tuple(map(_wait, waits))) if calls else None
 
         return await self._changes.read(work)
 
@@ -105,7 +103,8 @@ class SqliteCallHistory:
         def work(connection: apsw.Connection) -> list[PastCall]:
             with connection:
                 rows = [CallRow._make(row) for row in connection.execute(query, (batch, session))]
-                return self._calls(rows, connection)
+                calls = self._calls(rows, connection)
+            return calls
 
         return await self._changes.read(work)
 
