@@ -113,7 +113,7 @@ async def test_a_body_that_is_no_fitting_json_is_refused(
 @pytest.mark.promise("HTTP-01")
 async def test_a_path_or_method_that_is_not_served_is_a_problem_too() -> None:
     async with opened() as client:
-        for path in ("/v1/nothing", "/v1", "/", "/v1//", "/v1/sessions/a/b/c/d"):
+        for path in ("/v1/nothing", "/v1", "/nothing", "/v1//", "/v1/sessions/a/b/c/d"):
             assert (await client.get(path)).status_code == 404
         refused = await client.request("PUT", "/v1/sessions")
         assert (refused.status_code, refused.headers["allow"]) == (405, "GET, POST")

@@ -23,6 +23,7 @@ from toolwright.http.answers import JsonAnswer
 from toolwright.http.checks import BodyCheck, read_query
 from toolwright.http.idempotency import HEADER, read_key
 from toolwright.http.operations import SESSION, Operation, ServiceRequest
+from toolwright.http.page import page
 from toolwright.http.problems import Problem, answer_of, not_found, problem_of
 from toolwright.http.routes import OPERATIONS
 from toolwright.http.routing import Routes
@@ -228,4 +229,4 @@ def create_app(
         authenticate: proves who makes a request.
         options: those of `App.open`.
     """
-    return Service(app, store, options, authenticate=authenticate)
+    return Service(app, store, options, authenticate=authenticate, page=page)
