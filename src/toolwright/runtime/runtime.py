@@ -503,6 +503,15 @@ def history_of(runtime: Runtime) -> CallHistory:
     return parts.storage.stores().history if parts.storage.durable else MemoryCallHistory(runtime.log)
 
 
+def session_of_key(runtime: Runtime, key: str) -> str:
+    """The session of the call that a key was taken for.
+
+    Raises:
+        KeyRefused: it was not made by this store.
+    """
+    return runtime._open_parts().shared.effects.read_key(key).call.session
+
+
 def stores_of(runtime: Runtime) -> BackgroundStores:
     """The stores of a runtime, for the rooms above it that keep records of their own."""
     return runtime._open_parts().storage.stores()

@@ -1,11 +1,15 @@
 """The routes of the API. Each file has the operations of one kind of thing, as `OPERATIONS`; here they are all."""
 
 from toolwright.http.operations import Operation
-from toolwright.http.routes import health, sessions, tools
+from toolwright.http.routes import batches, calls, health, inbox, sessions, tools, turns
 
 OPERATIONS: tuple[Operation, ...] = (
     *health.OPERATIONS,
     *tools.OPERATIONS,
     *sessions.OPERATIONS,
+    *turns.OPERATIONS,
+    *batches.OPERATIONS,
+    *calls.OPERATIONS,
+    *inbox.OPERATIONS,
 )
 """Every operation of the service."""

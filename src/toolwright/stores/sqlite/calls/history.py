@@ -52,13 +52,15 @@ class SqliteCallHistory:
                 if before is None and filters.status in (None, *_UNFINISHED):
                     found += [(_BUNDLED, row) for row in self._bundled(connection, bundled, values)][:limit]
                 last, rest = before[0] if before is not None else _BUNDLED, limit - len(found)
+                if unfinished:
+                    rest = -1  # all of them: which of the three states each has is not in its row
                 rows: Any = connection.execute(written, (int(min(last, _BUNDLED)), *values, rest)).fetchall()
                 found += [(float(number), CallRow._make(row)) for number, *row in rows]
                 calls = self._calls([row for _, row in found], connection)
             return [PlacedCall((place, ""), call) for (place, _), call in zip(found, calls, strict=True)]
 
         placed = await self._changes.read(work)
-        return [one for one in placed if not unfinished or one.call.status == filters.status]
+        return [one for one in placed if not unfinished or one.call.status == filters.status][:limit]
 
     def _bundled(self, connection: apsw.Connection, query: str, values: list[Any]) -> list[CallRow]:
         """Calls that are unfinished, and have no row of their own."""
