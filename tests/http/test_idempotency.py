@@ -137,7 +137,7 @@ async def test_a_completion_key_is_a_url_that_needs_no_token(place: Any) -> None
         for id in ("1", "2"):
             answer = await client.post("/v1/sessions/s/batches", json={"calls": [{"id": id, "name": "order"}]})
             assert answer.json()["results"][0]["status"] == "pending"
-        client.service._authenticate = _refuses(nobody)
+        client.service.authenticate = _refuses(nobody)
         done = await client.post(f"/v1/waits/{keys[0]}", json={"value": {"paid": 12}})
         assert (done.status_code, done.json()["first"]) == (200, True)
         # Webhooks are delivered twice now and then; another value is a conflict.

@@ -12,7 +12,8 @@ from starlette.responses import Response
 from typing_extensions import TypeVar
 
 from toolwright.app import App
-from toolwright.http.access.caller import Caller, Scope
+from toolwright.http.access.caller import Authenticate, Caller, Scope
+from toolwright.http.access.sign_in import SignIn
 from toolwright.http.answers import JsonAnswer
 from toolwright.http.idempotency import IdempotencyKey
 from toolwright.http.problems import Problem
@@ -37,6 +38,16 @@ class ServiceInfo(Protocol):
     @property
     def ready(self) -> bool:
         """False once it stops."""
+        ...
+
+    @property
+    def authenticate(self) -> Authenticate:
+        """Proves who makes a request."""
+        ...
+
+    @property
+    def sign_in(self) -> SignIn:
+        """The tokens of the store, and the logins of browsers."""
         ...
 
 
@@ -139,6 +150,7 @@ class Operation:
         status: the status of the answer.
         also: other answers than that and problems.
         media_type: the media type of an answer that is no JSON.
+        everywhere: whether the caller may not be restricted to some sessions, since all are concerned.
         remembered: whether an `Idempotency-Key` keeps the answer of a POST.
         prefix: "/v1"; "" for a path of its own.
     """
@@ -160,6 +172,7 @@ class Operation:
     also: tuple[OtherAnswer, ...] = ()
     media_type: str = "application/json"
     description: str = ""
+    everywhere: bool = False
     remembered: bool = True
     prefix: str = "/v1"
     name: str = field(default="")

@@ -18,9 +18,13 @@ from toolwright.app import App
 from toolwright.app_options import OpenOptions
 from toolwright.errors import ToolwrightError
 from toolwright.http.access.caller import Authenticate, Caller
-from toolwright.http.access.refusals import Unauthenticated
+from toolwright.http.access.limits import Limits
+from toolwright.http.access.origins import Origins
+from toolwright.http.access.sign_in import CALLER, SignIn
+from toolwright.http.access.tokens import Tokens
 from toolwright.http.answers import JsonAnswer
 from toolwright.http.checks import BodyCheck, read_query
+from toolwright.http.guard import Guard
 from toolwright.http.idempotency import HEADER, IdempotencyKey, RememberedRequests, read_key
 from toolwright.http.operations import SESSION, Operation, ServiceRequest
 from toolwright.http.page import page
@@ -28,19 +32,13 @@ from toolwright.http.problems import Problem, answer_of, not_found, problem_of
 from toolwright.http.routes import OPERATIONS
 from toolwright.http.routing import Routes
 from toolwright.log_fields import log_fields
-from toolwright.runtime.runtime import Runtime, stores_of
+from toolwright.runtime.runtime import Runtime, stores_of, tokens_of
 from toolwright.stores.contracts.store import Store
 
 log = logging.getLogger("toolwright.http")
 
-MOST_BODY = 16 * 1024 * 1024
-"""Bytes of a JSON body."""
 NOBODY = Caller("nobody", frozenset(), ())
 """The caller of an operation that needs no token."""
-
-
-async def _refuse(connection: object) -> Caller:
-    raise Unauthenticated("This service has no tokens, and nobody can ask it; give create_app an authenticate=")
 
 
 class Service:
@@ -54,6 +52,9 @@ class Service:
         options: OpenOptions,
         *,
         authenticate: Authenticate | None = None,
+        hosts: Iterable[str] = (),
+        origins: Iterable[str] = (),
+        limits: Limits | None = None,
         operations: Iterable[Operation] = OPERATIONS,
         page: ASGIApp | None = None,
     ) -> None:
@@ -61,7 +62,9 @@ class Service:
         self._runtime = app if isinstance(app, Runtime) else None
         self._store = store
         self._options = options
-        self._authenticate: Authenticate = authenticate or _refuse
+        self.sign_in = SignIn(self._tokens, Origins(hosts, origins), limits or Limits())
+        self.authenticate: Authenticate = authenticate or self.sign_in
+        self.guard = Guard(self._serve, self.sign_in)
         self.operations = tuple(operations)
         self._routes = Routes(self.operations)
         self._readers = {
@@ -88,6 +91,10 @@ class Service:
         self._runtime = await self._app.open(self._store, **self._options)
         return self._runtime
 
+    async def _tokens(self) -> Tokens:
+        runtime = self._runtime or await self.open()
+        return Tokens(tokens_of(runtime), runtime.clock)
+
     async def close(self) -> None:
         """Close the runtime that the service opened; one that it was given stays open."""
         self.ready = False
@@ -109,7 +116,7 @@ class Service:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
-            await self._serve(scope, receive, send)
+            await self.guard(scope, receive, send)
         else:
             raise ToolwrightError(f"The service does not speak {scope['type']!r}; use HTTP")
 
@@ -147,7 +154,7 @@ class Service:
     async def _answer(self, operation: Operation, path: dict[str, str], raw: Request) -> ASGIApp:
         caller = NOBODY
         if operation.scope is not None:
-            caller = await self._authenticate(raw)
+            caller = raw.scope[CALLER] = await self.authenticate(raw)
             _require_scope(operation, caller, path.get(SESSION))
         query = None
         if operation.query is not None:
@@ -180,7 +187,7 @@ class Service:
         return await self._remembered.answer(store, now, key, content, work)
 
     async def _read_body(self, operation: Operation, raw: Request) -> bytes:
-        data = await read_all(raw, MOST_BODY)
+        data = await read_all(raw, self.sign_in.limits.body_bytes)
         if not data and not operation.body_needed:
             data = b"{}"
         elif raw.headers.get("content-type", "application/json").partition(";")[0].strip().lower() not in _JSON:
@@ -198,6 +205,12 @@ _JSON = ("application/json", "text/json")
 
 def _require_scope(operation: Operation, caller: Caller, session: str | None) -> None:
     assert operation.scope is not None
+    if operation.everywhere and not caller.everywhere:
+        raise Problem(
+            403,
+            "forbidden",
+            f"The token of {caller.name!r} is restricted to some sessions, and this concerns all; use another",
+        )
     if not caller.may(operation.scope, session):
         where = "" if session is None or not caller.may(operation.scope) else f" in session {session!r:.200}"
         raise Problem(
@@ -233,6 +246,9 @@ def create_app(
     store: str | Path | Store = ":memory:",
     *,
     authenticate: Authenticate | None = None,
+    hosts: Iterable[str] = (),
+    origins: Iterable[str] = (),
+    limits: Limits | None = None,
     **options: Unpack[OpenOptions],
 ) -> Service:
     """The service of an app over a store, as an ASGI application: for `uvicorn`, or to be mounted into another one.
@@ -240,7 +256,12 @@ def create_app(
     Args:
         app: the app, which is opened and closed with the service; or a runtime that is open already, and stays so.
         store: as for `App.open`; it is not looked at where `app` is a runtime.
-        authenticate: proves who makes a request.
+        authenticate: proves who makes a request, in place of the tokens of the store.
+        hosts: the names by which the service is reached, beside those of loopback: requests for others are refused.
+        origins: pages of other servers that may use it, such as "https://desk.example.com".
+        limits: how much it takes from its clients.
         options: those of `App.open`.
     """
-    return Service(app, store, options, authenticate=authenticate, page=page)
+    return Service(
+        app, store, options, authenticate=authenticate, hosts=hosts, origins=origins, limits=limits, page=page
+    )

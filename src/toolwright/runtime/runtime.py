@@ -51,6 +51,7 @@ from toolwright.session.tool_catalogue import Offer
 from toolwright.stores.contracts.archives import SessionInfo
 from toolwright.stores.contracts.call_history import CallHistory
 from toolwright.stores.contracts.store import BackgroundStores, Store
+from toolwright.stores.contracts.tokens import TokenStore
 from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import HoldsConnections
@@ -517,6 +518,11 @@ def stores_of(runtime: Runtime) -> BackgroundStores:
     return runtime._open_parts().storage.stores()
 
 
+def tokens_of(runtime: Runtime) -> TokenStore:
+    """The tokens by which callers of the HTTP service are known."""
+    return runtime._open_parts().shared.stores().tokens
+
+
 def open_app(app: AppSettings, store: str | Path | Store, options: OpenOptions) -> Opening[Runtime]:
     """Open an app over a store. Missing requirements are refused at once, before anything is opened.
 
@@ -559,9 +565,15 @@ async def _start(runtime: Runtime, parts: Parts, options: OpenOptions) -> None:
         parts.event_files.append(EventFile(runtime.subscribe(), events_file))
     # Before the recovery, which runs calls of their tools.
     await parts.remote.open(parts.app, parts.arranged, parts.sessions)
+    if parts.app.telemetry is not None:
+        parts.closing.append(parts.app.telemetry.opened(lambda: _state_of(runtime.worker)))
     if options.get("recover"):
         await runtime.recover()
     parts.background.open()
+
+
+def _state_of(worker: Worker | None) -> Mapping[str, Any] | None:
+    return None if worker is None else worker.state()
 
 
 async def _close_after(error: BaseException, close: Callable[[], Awaitable[None]]) -> None:
@@ -604,6 +616,8 @@ async def _stop(parts: Parts) -> None:
             await parts.shared.model.release()
     for file in parts.event_files:
         await file.close()
+    for close in parts.closing:
+        close()
     await parts.storage.close()
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import fnmatch
 import re
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from starlette.requests import HTTPConnection
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
 
 Scope = Literal["read", "run", "approve", "admin"]
 """A kind of request: to look, to start or stop work, to decide for a person, to administer."""
@@ -31,11 +33,13 @@ class Caller:
     """The id of the token, which is no secret."""
     address: str | None = None
     """The address that the request came from."""
-    _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    login: str | None = None
+    """The id of its login, where a browser is logged in."""
+    _patterns: tuple[re.Pattern[str], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        written = "|".join(fnmatch.translate(pattern) for pattern in self.sessions) or r"(?!)"
-        object.__setattr__(self, "_pattern", re.compile(written))
+        patterns = () if self.everywhere else map(_compiled, self.sessions)
+        object.__setattr__(self, "_patterns", tuple(patterns))
 
     @property
     def everywhere(self) -> bool:
@@ -44,7 +48,7 @@ class Caller:
 
     def sees(self, session: str) -> bool:
         """True for a session that is among its own."""
-        return self.everywhere or self._pattern.fullmatch(session) is not None
+        return self.everywhere or any(pattern.fullmatch(session) for pattern in self._patterns)
 
     def may(self, scope: Scope, session: str | None = None) -> bool:
         """True when it has the scope; with a session, when it has it there.
@@ -62,7 +66,18 @@ class Caller:
     @property
     def via(self) -> str:
         """From where, for a decision that it makes: the token and the address."""
-        return " ".join(["http", *filter(None, (self.token, self.address))])
+        way = "http" if self.login is None else "page"
+        return " ".join([way, *filter(None, (self.token, self.address))])
+
+    @property
+    def proof(self) -> str | None:
+        """The id of what proves it: its login, or else its token."""
+        return self.login or self.token
+
+
+@lru_cache(1_000)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(fnmatch.translate(pattern))
 
 
 class Authenticate(Protocol):

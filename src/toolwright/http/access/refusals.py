@@ -49,3 +49,10 @@ class TooManyRequests(AccessRefused):
     @property
     def headers(self) -> dict[str, str]:
         return {"Retry-After": str(max(1, math.ceil(self.retry_after)))}
+
+
+class TooSlow(AccessRefused):
+    """A request whose body does not come."""
+
+    status = 408
+    code = "too_slow"

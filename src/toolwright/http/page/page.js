@@ -102,10 +102,11 @@ function head(waiting) {
       "nav",
       { "aria-label": "Views" },
       TABS.map(([view, word]) =>
-        h("a", { href: `#/${view}`, "aria-current": here === view ? "page" : null }, word, view === "approvals" && waiting > 0 && h("span", { class: "count", "aria-label": `${waiting} waiting` }, waiting)),
+        h("a", { href: `#/${view}`, "aria-current": here === view ? "page" : null }, word, view === "approvals" && waiting > 0 && h("span", { class: "count" }, waiting)),
       ),
     ),
     h("tw-search", { class: "search" }),
+    waiting > 0 && h("a", { class: "waiting", href: "#/approvals" }, `${waiting} waiting for you`),
     connection(),
   );
 }

@@ -3,6 +3,7 @@ token looks like, nor what its scopes mean (`http/access`)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -45,8 +46,8 @@ class TokenStore(Protocol):
     async def add_token(self, token: StoredToken, most: int) -> bool:
         """Store a new token, unless `most` of its kind are valid at its `created_at`: False then.
 
-        False also for one whose parent is not valid any more at that instant. Logins and links that expired before
-        that instant are forgotten.
+        False also for one whose id is there already, or whose parent is not valid any more at that instant. Logins and
+        links that expired before that instant are forgotten.
         """
         ...
 
@@ -54,6 +55,10 @@ class TokenStore(Protocol):
 
     async def list_tokens(self, kind: TokenKind, after: str | None, limit: int) -> list[StoredToken]:
         """In the order of their ids, with ids beyond `after`; revoked and expired tokens too."""
+        ...
+
+    async def valid_tokens(self, ids: Sequence[str], at: float) -> set[str]:
+        """Those of the ids whose tokens are valid at an instant."""
         ...
 
     async def revoke_token(self, id: str, at: float) -> StoredToken | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import apsw
@@ -48,8 +49,8 @@ class SqliteTokenStore:
             parent = f"SELECT 1 FROM tokens WHERE id = ? AND {_VALID}"
             if token.parent is not None and one(connection, parent, (token.parent, now)) is None:
                 return False
-            connection.execute(insert("tokens", TokenRow._fields), _to_row(token))
-            return True
+            connection.execute(insert("tokens", TokenRow._fields, "INSERT OR IGNORE"), _to_row(token))
+            return connection.changes() == 1
 
         return await self._changes.change(None, work)
 
@@ -61,6 +62,14 @@ class SqliteTokenStore:
 
         def work(connection: apsw.Connection) -> list[StoredToken]:
             return [_to_token(row) for row in connection.execute(query, (kind, after or "", limit))]
+
+        return await self._changes.read(work)
+
+    async def valid_tokens(self, ids: Sequence[str], at: float) -> set[str]:
+        query = f"SELECT id FROM tokens WHERE id IN (SELECT value FROM json_each(?)) AND {_VALID}"
+
+        def work(connection: apsw.Connection) -> set[str]:
+            return {str(row[0]) for row in connection.execute(query, (json.dumps(list(ids)), at))}
 
         return await self._changes.read(work)
 

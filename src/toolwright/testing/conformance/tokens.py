@@ -32,6 +32,7 @@ async def a_token_is_read_as_it_was_added(database: Database) -> None:
     for each in (PLAIN, TOKEN, LOGIN):
         assert await tokens.add_token(each, 9)
         assert await other.get_token(each.id) == each
+    assert not await other.add_token(replace(TOKEN, name="bob"), 9)
     assert await other.list_tokens("token", None, 9) == [TOKEN, PLAIN]
     assert await other.list_tokens("token", "t1", 9) == [PLAIN]
     assert await other.list_tokens("token", None, 1) == [TOKEN]
@@ -49,6 +50,18 @@ async def a_token_is_revoked_with_its_logins(database: Database) -> None:
     assert await other.get_token("t2") == PLAIN
     assert await other.revoke_token("t1", 300.5) == revoked
     assert await other.revoke_token("unknown", 300.5) is None
+
+
+async def the_valid_ones_among_tokens_are_told(database: Database) -> None:
+    tokens, other = (await open_services(database)).tokens, (await open_services(database)).tokens
+    for each in (TOKEN, PLAIN, LOGIN, LINK):
+        await tokens.add_token(each, 9)
+    asked = ["t1", "t2", "l1", "unknown"]
+    assert await other.valid_tokens(asked, 900.0) == {"t1", "t2", "l1"}
+    assert await other.valid_tokens(asked, 900.5) == {"t2"}
+    await other.revoke_token("t2", 200.0)
+    assert await tokens.valid_tokens(asked, 900.0) == {"t1", "l1"}
+    assert await tokens.valid_tokens([], 900.0) == set()
 
 
 async def a_login_needs_a_token_that_is_valid(database: Database) -> None:
@@ -101,6 +114,7 @@ async def expired_logins_and_links_are_forgotten(database: Database) -> None:
 TOKENS = cases(
     a_token_is_read_as_it_was_added,
     a_token_is_revoked_with_its_logins,
+    the_valid_ones_among_tokens_are_told,
     a_login_needs_a_token_that_is_valid,
     there_are_no_more_valid_tokens_of_a_kind_than_may_be,
     a_link_makes_one_login,

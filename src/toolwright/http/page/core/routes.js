@@ -8,9 +8,18 @@ import { Source } from "./store.js";
 /** The views: their words in the address, the element that shows them, and the file that defines it. */
 const VIEWS = {
   now: ["tw-now", () => import("../views/now.js")],
+  sessions: ["tw-sessions", () => import("../views/sessions.js")],
+  session: ["tw-session", () => import("../views/session.js")],
   batch: ["tw-batch", () => import("../views/batch.js")],
   call: ["tw-call-view", () => import("../views/call.js")],
   calls: ["tw-calls", () => import("../views/calls.js")],
+  runs: ["tw-runs", () => import("../views/runs.js")],
+  run: ["tw-run", () => import("../views/run.js")],
+  schedules: ["tw-schedules", () => import("../views/schedules.js")],
+  schedule: ["tw-schedule", () => import("../views/schedules.js")],
+  approvals: ["tw-approvals", () => import("../views/approvals.js")],
+  tools: ["tw-tools", () => import("../views/tools.js")],
+  tool: ["tw-tool", () => import("../views/tool.js")],
 };
 
 const PATTERNS = [
@@ -28,7 +37,7 @@ const PATTERNS = [
   ["schedules", "schedules"],
   ["schedules/:schedule", "schedule"],
   ["approvals", "approvals"],
-  ["approvals/:key", "approvals"],
+  ["approvals/:request", "approvals"],
   ["tools", "tools"],
   ["tools/:tool", "tool"],
 ].map(([pattern, view]) => [pattern ? pattern.split("/") : [], view]);

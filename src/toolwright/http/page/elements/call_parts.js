@@ -1,12 +1,12 @@
 // The parts of one call: where its time went, attempts, steps, waits, arguments, outcome, files. Used by the view of a
 // call, and below the timeline of its batch.
 
-import { at, fileAt } from "../core/api.js";
+import { at } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { brief, duration, instant, visible } from "../core/format.js";
 import { link, to } from "../core/routes.js";
 import { value } from "./json.js";
-import { facts, ref, said, status, when } from "./marks.js";
+import { facts, ref, status, when } from "./marks.js";
 
 export function callParts(call) {
   const outcome = call.outcome;
@@ -42,7 +42,7 @@ function times(call) {
   if (queued === null) return null;
   const parts = [];
   const waits = (call.waits ?? []).filter((wait) => instant(wait.opened_at) !== null);
-  const asleep = (kinds) => waits.filter((wait) => kinds.includes(wait.kind)).reduce((sum, wait) => sum + Math.max(0, (instant(wait.resolved_at ?? wait.decision?.at) ?? Date.now()) - instant(wait.opened_at)), 0) / 1000;
+  const asleep = (kinds) => waits.filter((wait) => kinds.includes(wait.kind)).reduce((sum, wait) => sum + Math.max(0, (instant(wait.resolved_at) ?? Date.now()) - instant(wait.opened_at)), 0) / 1000;
   const person = asleep(["approval", "crash", "question"]);
   const outside = asleep(["completion", "event", "signal", "sleep", "connection"]);
   const before = ((started ?? ended) - queued) / 1000;
@@ -64,25 +64,21 @@ function times(call) {
 }
 
 function decision(outcome) {
-  const told = outcome?.decision ?? outcome?.approval;
+  const told = outcome?.decision;
   if (!told) return null;
-  return h("section", {}, h("h2", {}, "Decision"), facts(["", status(told.verdict)], ["by", told.by], ["when", when(told.at)], ["reason", told.reason], ["rule", told.rule]));
+  return h("section", {}, h("h2", {}, "Decision"), facts(["", status(told.verdict)], ["by", told.by], ["when", when(told.at)], ["from", told.via], ["reason", told.reason]));
 }
 
 function steps(call) {
-  const list = call.steps ?? [];
+  const list = (call.steps ?? []).filter((each) => each.kind === "step" || each.kind === undefined);
   if (list.length === 0) return null;
+  const began = instant(call.started_at);
   return h(
     "section",
     {},
     h("h2", {}, "Steps"),
-    h("table", { class: "grid" }, h("thead", {}, h("tr", {}, ["", "step", "value"].map((word) => h("th", { scope: "col" }, word || h("span", { class: "unseen" }, "status"))), h("th", { class: "num", scope: "col" }, "took"), h("th", { class: "num", scope: "col" }, "when"))), h("tbody", {}, list.map((step) => h("tr", {}, h("td", {}, status(step.status ?? "success", { word: false })), h("td", { class: "mono" }, brief(step.name, 80)), h("td", { class: "wide" }, said(step.value ?? step.failure?.message ?? "", 100)), h("td", { class: "num" }, step.run_time != null ? duration(step.run_time) : span(step)), h("td", { class: "num" }, when(step.finished_at ?? step.started_at ?? step.at)))))),
+    h("ul", { class: "rows" }, list.map((step, index) => h("li", { key: `${index}` }, h("div", { class: "row" }, status(step.failed ? "failure" : step.done ? "success" : "running", { word: false }), h("span", { class: "mono" }, brief(step.name, 100)), h("span", { class: "spring dim" }, began !== null && instant(step.at) !== null ? `${duration((instant(step.at) - began) / 1000)} after its start` : ""), when(step.at))))),
   );
-}
-
-function span(each) {
-  const [from, until] = [instant(each.started_at), instant(each.finished_at)];
-  return from !== null && until !== null ? duration((until - from) / 1000) : "";
 }
 
 function waits(call) {
@@ -92,7 +88,7 @@ function waits(call) {
     "section",
     {},
     h("h2", {}, "Waits"),
-    h("ul", { class: "rows" }, list.map((wait) => h("li", {}, h("div", { class: "row" }, status(wait.resolution ?? wait.status ?? (wait.resolved_at ? "success" : "waiting"), { word: false }), h("span", { class: "mono" }, wait.kind, wait.name ? `:${brief(wait.name, 60)}` : ""), wait.by && h("span", {}, `by ${brief(wait.by, 60)}`), wait.key && !wait.resolved_at && ["approval", "crash", "question"].includes(wait.kind) && h("a", { href: to.approval(wait.key) }, "decide"), h("span", { class: "spring dim" }, wait.deadline ? ["until ", when(wait.deadline)] : ""), when(wait.opened_at))))),
+    h("ul", { class: "rows" }, list.map((wait) => h("li", {}, h("div", { class: "row" }, status(wait.open ? "waiting" : { ok: "success", error: "failure" }[wait.status] ?? wait.status, { word: false }), h("span", { class: "mono" }, wait.kind, wait.name ? `:${brief(wait.name, 60)}` : ""), wait.by && h("span", {}, `by ${brief(wait.by, 60)}`), wait.reason && h("span", { class: "dim" }, brief(wait.reason, 80)), wait.open && ["approval", "crash", "question"].includes(wait.kind) && h("a", { href: "#/approvals" }, "decide"), h("span", { class: "spring dim" }, wait.deadline ? ["until ", when(wait.deadline)] : ""), when(wait.opened_at))))),
   );
 }
 
@@ -103,11 +99,10 @@ function result(outcome, call) {
   return [
     !outcome.failure && value("Outcome", shown),
     pictures.length > 0 && h("section", {}, h("h2", {}, "Images"), h("div", { class: "pictures" }, pictures.map((image, index) => h("img", { src: `data:${image.media_type};base64,${image.data}`, alt: `Image ${index + 1} of the outcome`, loading: "lazy" })))),
-    (outcome.file ?? outcome.spilled ?? outcome.output_file) && h("p", {}, "The whole output is in ", h("a", { href: link(["sessions", call.session, "files"], { path: outcome.file ?? outcome.spilled ?? outcome.output_file }) }, outcome.file ?? outcome.spilled ?? outcome.output_file)),
+    outcome.spilled_to && h("p", {}, "The whole output is in ", h("a", { href: link(["sessions", call.session, "files"], { path: outcome.spilled_to }) }, outcome.spilled_to)),
     outcome.raw_output && value("Raw output", outcome.raw_output),
     typeof outcome.value !== "string" && text && outcome.value != null && h("details", { class: "fold" }, h("summary", {}, "As the model reads it"), h("div", { class: "block" }, h("pre", {}, visible(text.slice(0, 100000))))),
   ];
 }
 
 export const callPath = (session, call, scope) => at(["sessions", session, "calls", call], { scope });
-export { fileAt };

@@ -9,8 +9,8 @@ import { resource } from "../core/store.js";
 const MOST = 12;
 
 const KINDS = [
-  ["session", at(["sessions"], { limit: 500 }), (each) => [each.session ?? each.id, each.title], (each) => to.session(each.session ?? each.id)],
-  ["tool", at(["tools"]), (each) => [each.name, each.description], (each) => to.tool(each.name)],
+  ["session", at(["sessions"], { limit: 500 }), (each) => [each.id, each.title], (each) => to.session(each.id)],
+  ["tool", at(["tools"]), (each) => [each.name, each.definition?.description], (each) => to.tool(each.name)],
   ["run", at(["runs"], { limit: 500 }), (each) => [each.run_id ?? each.id, each.title, each.tool], (each) => to.run(each.run_id ?? each.id)],
   ["call", at(["calls"], { limit: 500 }), (each) => [each.call_id, each.tool, each.session], (each) => to.call(each.session, each.call_id, each.scope)],
 ];

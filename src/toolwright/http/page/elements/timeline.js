@@ -170,7 +170,7 @@ element("tw-timeline", (self, life) => {
                 onclick: () => self.data.choose?.(call),
                 onmouseenter: () => hover(call.call_id),
               },
-              h("span", { role: "gridcell", class: "mono name" }, status(call.status, { word: false }), depth > 0 && h("span", { class: "dim" }, `${"  ".repeat(depth - 1)}└ `), brief(call.call_id, 60)),
+              h("span", { role: "gridcell", class: "mono name" }, status(call.status, { word: false }), depth > 0 && h("span", { class: "dim" }, `${"\u00a0\u00a0".repeat(depth - 1)}└ `), brief(call.call_id, 60)),
               h("span", { role: "gridcell", class: "mono dim tool" }, call.tool),
               h("span", { role: "gridcell", class: "lane" }, h("span", { class: "unseen" }, inWords(call, span))),
               h("span", { role: "gridcell", class: "num waited" }, waited(call) > 0.0005 ? duration(waited(call)) : ""),

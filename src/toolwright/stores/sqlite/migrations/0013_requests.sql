@@ -1,4 +1,4 @@
--- Version 12: requests that named a key, with the answer that each got. Without a status, its owner works on it, or
+-- Version 13: requests that named a key, with the answer that each got. Without a status, its owner works on it, or
 -- died while it did.
 CREATE TABLE requests (
     key     TEXT NOT NULL PRIMARY KEY,
