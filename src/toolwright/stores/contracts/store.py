@@ -7,6 +7,7 @@ from typing import Protocol
 
 from toolwright.stores.contracts.archives import ArchiveStore
 from toolwright.stores.contracts.call_history import CallHistory
+from toolwright.stores.contracts.event_log import EventLogStore
 from toolwright.stores.contracts.journal import JournalStore
 from toolwright.stores.contracts.requests import RequestStore
 from toolwright.stores.contracts.run_store import RunStore
@@ -106,6 +107,9 @@ class BackgroundStores(ServiceStores, Protocol):
 
     Implemented by `SqliteServiceStores` in `stores/sqlite/sessions/services.py`, in a file or in memory.
     """
+
+    @property
+    def events(self) -> EventLogStore: ...
 
     @property
     def runs(self) -> RunStore: ...
