@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Unpack
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -154,6 +154,8 @@ class Service:
                     return
                 raise not_found("There is no such path; /v1/openapi.json lists them")
             answer = await self._answer(found[0], found[1], Request(scope, receive))
+        except ClientDisconnect:
+            return  # before its request was whole: there is nobody to answer
         except Exception as error:  # whatever happens is told as a problem
             answer = answer_of(problem_of(error))
         await answer(scope, receive, send)
