@@ -56,6 +56,16 @@ def laughs() -> dict[str, Any]:
     return {"type": "object", "$defs": {**defs, "d30": OBJECT}, "allOf": [{"$ref": "#/$defs/d0"}]}
 
 
+def levels(reference: str = "#/$defs/d{}", **own: str) -> dict[str, Any]:
+    """The same for the parts of a value: each level of it is checked twice as often as the one before."""
+    defs: dict[str, Any] = {}
+    for n in range(30):
+        form = {"properties": {"a": {"$ref": reference.format(n + 1)}}}
+        defs[f"d{n}"] = {"anyOf": [form, form], **{key: text.format(n) for key, text in own.items()}}
+    last = {"type": "string", **{key: text.format(30) for key, text in own.items()}}
+    return {"type": "object", "$defs": {**defs, "d30": last}, "properties": {"a": {"$ref": reference.format(0)}}}
+
+
 def listing() -> list[dict[str, Any]]:
     effect = tool("effect")
     match BEHAVIOUR:
@@ -74,6 +84,9 @@ def listing() -> list[dict[str, Any]]:
                 tool("remote", inputSchema=remote),
                 tool("wrong", inputSchema={"type": "object", "properties": {"a": {"type": "no such type"}}}),
                 tool("bad_output", outputSchema=laughs()),
+                tool("levels", inputSchema=levels()),
+                tool("anchors", inputSchema=levels("#a{}", **{"$anchor": "a{}"})),
+                tool("addresses", outputSchema=levels("s{}", **{"$id": "s{}"})),
             ]
         case "names":
             return [
