@@ -335,7 +335,7 @@ class BlockingSession(Protocol):
         id: str | None = None,
     ) -> TurnOutcome: ...
 
-    def answer(self, key: str, value: object, *, by: str | None = None) -> Resolved: ...
+    def answer(self, key: str, value: object, *, by: str | None = None, via: str | None = None) -> Resolved: ...
 
     def approvals(self) -> list[Approval]: ...
 
@@ -346,6 +346,7 @@ class BlockingSession(Protocol):
         arguments: Mapping[str, Any] | None = None,
         always: Mapping[str, Any] | None = None,
         by: str | None = None,
+        via: str | None = None,
     ) -> Resolved: ...
 
     @property
@@ -367,7 +368,9 @@ class BlockingSession(Protocol):
 
     def connections(self) -> list[Connection]: ...
 
-    def decline(self, key: str, reason: str | None = None, *, by: str | None = None) -> Resolved: ...
+    def decline(
+        self, key: str, reason: str | None = None, *, by: str | None = None, via: str | None = None
+    ) -> Resolved: ...
 
     def definitions(self) -> list[ToolDefinition]: ...
 
@@ -378,6 +381,7 @@ class BlockingSession(Protocol):
         reason: str | None = None,
         always: Mapping[str, Any] | None = None,
         by: str | None = None,
+        via: str | None = None,
     ) -> Resolved: ...
 
     @property
@@ -519,7 +523,7 @@ class BlockingRuntime(Protocol):
 
     def __exit__(self, *exc: object) -> None: ...
 
-    def answer(self, key: str, value: object, *, by: str | None = None) -> Resolved: ...
+    def answer(self, key: str, value: object, *, by: str | None = None, via: str | None = None) -> Resolved: ...
 
     def approvals(self, session: str | None = None) -> list[Approval]: ...
 
@@ -530,6 +534,7 @@ class BlockingRuntime(Protocol):
         arguments: Mapping[str, Any] | None = None,
         always: Mapping[str, Any] | None = None,
         by: str | None = None,
+        via: str | None = None,
     ) -> Resolved: ...
 
     def cancel(self, key: str, *, reason: str = "it was cancelled from outside") -> Resolved: ...
@@ -543,12 +548,22 @@ class BlockingRuntime(Protocol):
         self, session: str | None = None, *, limit: int = 100, before: int | None = None
     ) -> list[Approval]: ...
 
-    def decline(self, key: str, reason: str | None = None, *, by: str | None = None) -> Resolved: ...
+    def decline(
+        self, key: str, reason: str | None = None, *, by: str | None = None, via: str | None = None
+    ) -> Resolved: ...
+
+    def definitions(self) -> list[ToolDefinition]: ...
 
     def delete_session(self, session_id: str) -> bool: ...
 
     def deny(
-        self, key: str, *, reason: str | None = None, always: Mapping[str, Any] | None = None, by: str | None = None
+        self,
+        key: str,
+        *,
+        reason: str | None = None,
+        always: Mapping[str, Any] | None = None,
+        by: str | None = None,
+        via: str | None = None,
     ) -> Resolved: ...
 
     def expire(self, key: str) -> Resolved: ...

@@ -49,7 +49,9 @@ from toolwright.session.session import Session
 from toolwright.session.tool_catalogue import Offer
 from toolwright.stores.contracts.archives import SessionInfo
 from toolwright.stores.contracts.store import Store
+from toolwright.stores.contracts.tokens import TokenStore
 from toolwright.tools.capability import Capability
+from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import HoldsConnections
 from toolwright.tools.outcome import encodable
 from toolwright.tools.registry import Snapshot, ToolRegistry, ToolSource
@@ -297,6 +299,7 @@ class Runtime:
         arguments: Mapping[str, Any] | None = None,
         always: Mapping[str, Any] | None = None,
         by: str | None = None,
+        via: str | None = None,
     ) -> Resolved:
         """Let exactly the call that asked run, once; with other arguments if they are given. The first to decide wins.
 
@@ -304,13 +307,14 @@ class Runtime:
         `{"path": "/tmp/*"}` for calls whose arguments match, text by a shell-style pattern. A path parameter, declared
         by the tool's `reads=`, `writes=` or type, is matched by its resolved path: `/tmp/../etc` is not in `/tmp`.
 
-        `by` names the person who decides. It is stored, and is in `decisions` and in the `decision` of the outcome.
+        `by` names the person who decides, and `via` tells from where, such as an address. Both are stored, and are in
+        `decisions` and in the `decision` of the outcome.
 
         Raises:
             KeyRefused: as for `resolve`.
             ToolwrightError: the other arguments do not fit the tool, where this runtime has it. The request stays open.
         """
-        return await self._open_parts().inbox.approve(key, arguments, always, by)
+        return await self._open_parts().inbox.approve(key, arguments, always, by, via)
 
     async def deny(
         self,
@@ -319,13 +323,14 @@ class Runtime:
         reason: str | None = None,
         always: Mapping[str, Any] | None = None,
         by: str | None = None,
+        via: str | None = None,
     ) -> Resolved:
         """Deny the call; the model reads the reason. `always` as in `approve`.
 
         Raises:
             KeyRefused: as for `resolve`.
         """
-        return await self._open_parts().inbox.deny(key, reason, always, by)
+        return await self._open_parts().inbox.deny(key, reason, always, by, via)
 
     async def questions(
         self, session: str | None = None, *, decided: bool = False, limit: int = 100, before: int | None = None
@@ -337,25 +342,28 @@ class Runtime:
         """
         return await self._open_parts().inbox.questions(session, decided, limit, before)
 
-    async def answer(self, key: str, value: object, *, by: str | None = None) -> Resolved:
+    async def answer(self, key: str, value: object, *, by: str | None = None, via: str | None = None) -> Resolved:
         """Answer a question of a tool. The first to answer or decline it wins.
 
-        `by` names the person who answers; it is stored, and is in the `decision` of the question.
+        `by` names the person who answers, and `via` tells from where, such as an address. Both are stored, and are in
+        the `decision` of the question.
 
         Raises:
             KeyRefused: as for `resolve`.
             ToolwrightError: the answer does not fit the schema of the question, or has no JSON form. The question stays
                 open.
         """
-        return await self._open_parts().inbox.answer(key, value, by)
+        return await self._open_parts().inbox.answer(key, value, by, via)
 
-    async def decline(self, key: str, reason: str | None = None, *, by: str | None = None) -> Resolved:
+    async def decline(
+        self, key: str, reason: str | None = None, *, by: str | None = None, via: str | None = None
+    ) -> Resolved:
         """Decline a question of a tool: it fails there as "declined", and the tool reads the reason.
 
         Raises:
             KeyRefused: as for `resolve`.
         """
-        return await self._open_parts().inbox.decline(key, reason, by)
+        return await self._open_parts().inbox.decline(key, reason, by, via)
 
     # --- turns
 
@@ -452,6 +460,10 @@ class Runtime:
         parts = self._parts
         return (*parts.arranged.active, *parts.late_capabilities.of(parts.shared.tools.snapshot()))
 
+    def definitions(self) -> list[ToolDefinition]:
+        """The definitions of the tools that every session has, by name: those of the app and of its capabilities."""
+        return [tool.definition for _, tool in sorted(self._open_parts().shared.tools.snapshot().items())]
+
     def servers(self) -> list[RemoteStatus]:
         """The servers among the tools of the app, such as MCP servers: whether each is connected, and its tools."""
         return self._open_parts().remote.status()
@@ -482,6 +494,11 @@ def runtime_of(session: Session) -> Runtime:
     if not isinstance(session.opened_by, Runtime):
         raise ToolwrightError(f"{session!r} was not taken from a runtime; use runtime.session(...)")
     return session.opened_by
+
+
+def tokens_of(runtime: Runtime) -> TokenStore:
+    """The tokens by which callers of the HTTP service are known."""
+    return runtime._open_parts().shared.stores().tokens
 
 
 def open_app(app: AppSettings, store: str | Path | Store, options: OpenOptions) -> Opening[Runtime]:

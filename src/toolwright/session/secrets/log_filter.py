@@ -19,6 +19,7 @@ ROOMS = (
     "calls",
     "effects",
     "events",
+    "http",
     "mcp",
     "runtime.lifespan",
     "runtime",

@@ -19,6 +19,7 @@ from toolwright.stores.contracts.sessions import (
     Sealed,
     SecretStore,
 )
+from toolwright.stores.contracts.tokens import TokenStore
 from toolwright.stores.contracts.triggers import TriggerStore
 from toolwright.stores.contracts.turns import TurnStore
 from toolwright.stores.contracts.waits import WaitStore
@@ -115,3 +116,6 @@ class BackgroundStores(ServiceStores, Protocol):
 
     @property
     def turns(self) -> TurnStore: ...
+
+    @property
+    def tokens(self) -> TokenStore: ...

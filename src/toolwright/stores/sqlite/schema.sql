@@ -109,7 +109,7 @@ CREATE TABLE remembered (
     pattern BLOB NOT NULL,
     at      REAL NOT NULL,
     reason  TEXT,
-    "by"    TEXT
+    "by"    TEXT, via TEXT
 );
 
 CREATE INDEX remembered_of_session ON remembered (session);
@@ -508,3 +508,20 @@ CREATE TABLE turn_steering (
     at     REAL    NOT NULL,
     PRIMARY KEY (turn, number)
 ) WITHOUT ROWID;
+
+-- Who may use the HTTP service.
+CREATE TABLE tokens (
+    id         TEXT PRIMARY KEY,
+    kind       TEXT NOT NULL, -- a token of a program, a login of a browser, or a link that makes one login
+    hash       BLOB NOT NULL, -- of the value, which is stored nowhere
+    name       TEXT NOT NULL,
+    scopes     TEXT NOT NULL,
+    sessions   TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    created_by TEXT,
+    expires_at REAL,
+    revoked_at REAL,
+    parent     TEXT           -- the token that a login was made with
+) WITHOUT ROWID;
+
+CREATE INDEX tokens_of_parent ON tokens (parent) WHERE parent IS NOT NULL;

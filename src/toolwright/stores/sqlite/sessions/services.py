@@ -21,6 +21,7 @@ from toolwright.stores.sqlite.sessions.resources import SqliteResourceStore
 from toolwright.stores.sqlite.sessions.secrets import SqliteSecretStore
 from toolwright.stores.sqlite.sessions.sessions import SqliteArchiveStore
 from toolwright.stores.sqlite.sessions.turns import SqliteTurnStore
+from toolwright.stores.sqlite.tokens import SqliteTokenStore
 
 _FILL = "INSERT INTO messages (session, number, sender, content, metadata, at) VALUES (?, ?, ?, ?, ?, ?)"
 
@@ -45,6 +46,7 @@ class SqliteServiceStores:
         self.schedules = SqliteScheduleStore(changes)
         self.triggers = SqliteTriggerStore(changes)
         self.turns = SqliteTurnStore(changes, owner, place)
+        self.tokens = SqliteTokenStore(changes)
 
     @classmethod
     def in_memory(cls, clock: Clock | None = None) -> SqliteServiceStores:
