@@ -543,9 +543,15 @@ async def _start(runtime: Runtime, parts: Parts, options: OpenOptions) -> None:
         parts.event_files.append(EventFile(runtime.subscribe(), events_file))
     # Before the recovery, which runs calls of their tools.
     await parts.remote.open(parts.app, parts.arranged, parts.sessions)
+    if parts.app.telemetry is not None:
+        parts.closing.append(parts.app.telemetry.opened(lambda: _state_of(runtime.worker)))
     if options.get("recover"):
         await runtime.recover()
     parts.background.open()
+
+
+def _state_of(worker: Worker | None) -> Mapping[str, Any] | None:
+    return None if worker is None else worker.state()
 
 
 async def _close_after(error: BaseException, close: Callable[[], Awaitable[None]]) -> None:
@@ -588,6 +594,8 @@ async def _stop(parts: Parts) -> None:
             await parts.shared.model.release()
     for file in parts.event_files:
         await file.close()
+    for close in parts.closing:
+        close()
     await parts.storage.close()
 
 

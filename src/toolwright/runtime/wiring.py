@@ -7,6 +7,7 @@ runtime. Nothing is assigned to a part after it was made.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -60,6 +61,8 @@ class Parts:
     inbox: Inbox
     archives: Archives
     event_files: list[EventFile] = field(default_factory=list)
+    closing: list[Callable[[], None]] = field(default_factory=list)
+    """Called when everything else is closed."""
 
 
 def wire(
@@ -90,6 +93,7 @@ def wire(
             context=app.context or ContextWindow(),
         ),
         deps=deps,
+        tracing=app.telemetry,
         effects=storage.effects,
         new_journal=storage.new_journal,
         stores=storage.stores,

@@ -56,6 +56,16 @@ CREATE TABLE crashes (
     PRIMARY KEY (session, scope, call_id)
 ) WITHOUT ROWID;
 
+-- The first execution of each call that is traced, as the W3C header `traceparent`: a replay and a takeover are linked
+-- to it.
+CREATE TABLE traces (
+    session TEXT NOT NULL,
+    scope   TEXT NOT NULL,
+    call_id TEXT NOT NULL,
+    trace   TEXT NOT NULL,
+    PRIMARY KEY (session, scope, call_id)
+) WITHOUT ROWID;
+
 -- What calls wait for. A wait is open from when it begins until it is resolved or its call is over; one that was
 -- resolved before it began has no `opened_at`. `arrived` numbers the resolutions in the order they came.
 CREATE TABLE waits (

@@ -31,7 +31,7 @@ from toolwright.stores.sqlite.core.side_connection import visit
 from toolwright.stores.sqlite.sessions.blobs import drop_blobs, put_blob
 
 T = TypeVar("T")
-_CALLS = ("calls", "bundles", "effects", "crashes", "waits", "signals", "remembered", "revoked")
+_CALLS = ("calls", "bundles", "effects", "crashes", "traces", "waits", "signals", "remembered", "revoked")
 _WORK = ("processes", "process_grants", "schedules", "triggers", "turns", "turn_numbers")
 _ORDER = {
     "files": "path",
