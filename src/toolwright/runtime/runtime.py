@@ -48,6 +48,7 @@ from toolwright.session.secrets.secrets import rotate
 from toolwright.session.session import Session
 from toolwright.session.tool_catalogue import Offer
 from toolwright.stores.contracts.archives import SessionInfo
+from toolwright.stores.contracts.event_log import EventPage
 from toolwright.stores.contracts.store import Store
 from toolwright.stores.contracts.tokens import TokenStore
 from toolwright.tools.capability import Capability
@@ -477,6 +478,18 @@ class Runtime:
     def subscribe(self, *, limit: int = 10_000) -> Subscription:
         """Watch the events of every session; close the subscription when done."""
         return self._open_parts().shared.events.subscribe(None, limit)
+
+    async def event_log(self, after: int | None = None, *, limit: int = 1_000) -> EventPage:
+        """The next events of every process on the store beyond a number, in one order; `last` of a page is the number
+        to continue from, also in another process and after a restart.
+
+        Without a number there are no events in the page, and its `last` is that of the newest. Progress and output of a
+        call are among them if it belongs to a turn or is a background run. In memory, the log begins with the first
+        look at it, and has the latest 10,000 events of this runtime.
+        """
+        parts = self._open_parts()
+        require_count("limit", limit)
+        return await parts.event_log.after(after, limit)
 
     def _open_parts(self) -> Parts:
         lifetime = self._parts.shared.lifetime
