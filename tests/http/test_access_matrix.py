@@ -90,7 +90,7 @@ async def fill(runtime: Runtime, id: str) -> Things:
     await session.files.write("/f.txt", f"written in {id}")
     await session.kv.set("k", f"kept in {id}")
     await session.secrets.set("n", f"secret-of-{id}")
-    done = session.start_batch([ToolCall(id="c1", name="echo", arguments={"text": f"told in {id}"})], scope="done")
+    done = session.start_batch([ToolCall(id="c1", name="echo", arguments={"text": f"told in {id}"})])
     await done
     turn = await session.ask(f"asked in {id}")
     run = await session.spawn("render")
