@@ -20,6 +20,7 @@ from bench.sections import (
     replay,
     runs,
     scaling,
+    telemetry,
     turn_peers,
     turns,
     waiting,
@@ -48,6 +49,7 @@ SECTIONS: dict[str, Section] = {
     "mcp-client": mcp_client.section,
     "adapters": adapters.section,
     "mcp-server": mcp_server.section,
+    "telemetry": telemetry.section,
 }
 
 PEER_SECTIONS = ("peers", "durable-peers", "turn-peers", "adapters")
