@@ -69,7 +69,7 @@ async def test_a_turn_is_a_span_with_its_model_calls_and_tool_calls_below_it(pla
         "gen_ai.conversation.id": "s",
         "gen_ai.response.model": "small",
         "gen_ai.response.id": "r2",
-        "gen_ai.response.finish_reasons": ("end",),
+        "gen_ai.response.finish_reasons": ("stop",),
         "gen_ai.usage.input_tokens": 200,
         "gen_ai.usage.output_tokens": 20,
         "gen_ai.usage.cache_read.input_tokens": 50,
@@ -213,7 +213,7 @@ async def test_messages_are_recorded_only_when_wanted_and_without_secrets(place,
             assert last.attributes["gen_ai.input.messages"] == (
                 '[{"role":"user","parts":[{"type":"text","content":"Use [secret:api_key], and be quick."}]},'
                 '{"role":"assistant","parts":[{"type":"tool_call","id":"1","name":"add","arguments":{"a":1,"b":2}}],'
-                '"finish_reason":"calls"},'
+                '"finish_reason":"tool_call"},'
                 '{"role":"tool","parts":[{"type":"tool_call_response","id":"1","response":"3"}]}]'
             )
             assert last.attributes["gen_ai.system_instructions"] == '[{"type":"text","content":"Be brief."}]'
