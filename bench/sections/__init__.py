@@ -10,6 +10,7 @@ from bench.sections import (
     claims,
     durable,
     durable_peers,
+    event_streams,
     files,
     imports,
     mcp_client,
@@ -50,6 +51,7 @@ SECTIONS: dict[str, Section] = {
     "adapters": adapters.section,
     "mcp-server": mcp_server.section,
     "telemetry": telemetry.section,
+    "event-streams": event_streams.section,
 }
 
 PEER_SECTIONS = ("peers", "durable-peers", "turn-peers", "adapters")

@@ -14,7 +14,7 @@ from typing_extensions import TypeVar
 from toolwright.app import App
 from toolwright.http.access.caller import Authenticate, Caller, Scope
 from toolwright.http.access.sign_in import SignIn
-from toolwright.http.answers import JsonAnswer
+from toolwright.http.answers import JsonAnswer, StreamAnswer
 from toolwright.http.idempotency import IdempotencyKey
 from toolwright.http.problems import Problem
 from toolwright.runtime.runtime import Runtime
@@ -113,7 +113,7 @@ class ServiceRequest(Generic[Body, Query]):
         return any(part.split(";")[0].strip().lower() == word for part in given.split(","))
 
 
-Answer: TypeAlias = "Response | JsonAnswer | object"
+Answer: TypeAlias = "Response | JsonAnswer | StreamAnswer | object"
 """What a handler returns: a response, or a value that is answered as JSON with the status of the operation."""
 Handler: TypeAlias = Callable[[ServiceRequest[Any, Any]], Awaitable[Answer]]
 
@@ -143,6 +143,8 @@ class Operation:
         answer: the type of the JSON that it answers; None where it has no body, or is no JSON.
         body: the type of the JSON in the request. A handler without one reads the stream of `request.raw` itself.
         body_needed: False where the body may be missing.
+        other_bodies: other types that the body may have, which only the document tells; `reader` reads them.
+        reader: reads the body in place of its type, and raises `Problem`.
         query: a struct of the query parameters, each with a default.
         upload: the media type of a body that the handler reads as a stream.
         status: the status of the answer.
@@ -162,6 +164,8 @@ class Operation:
     answer: object = None
     body: object = None
     body_needed: bool = True
+    other_bodies: tuple[object, ...] = ()
+    reader: Callable[[bytes], object] | None = None
     query: type | None = None
     upload: str | None = None
     status: int = 200

@@ -25,6 +25,7 @@ from toolwright.clock import Clock, Deadlines
 from toolwright.event_file import EventFile
 from toolwright.runtime.agents import Agents
 from toolwright.runtime.capabilities import Arranged, LateCapabilities
+from toolwright.runtime.event_log import MOST, MemoryEventLog
 from toolwright.runtime.lifespan import LifespanTask
 from toolwright.runtime.remote_tools import RemoteConnections
 from toolwright.runtime.stores import Storage
@@ -35,6 +36,7 @@ from toolwright.session.core import BackgroundClients
 from toolwright.session.inbox import Inbox
 from toolwright.session.open_sessions import OpenSessions
 from toolwright.session.parts import Lifetime, SharedParts, TurnDefaults
+from toolwright.stores.contracts.event_log import EventLogStore
 from toolwright.stores.contracts.sessions import Quotas
 from toolwright.tools.model import HoldsConnections, ModelClient
 from toolwright.tools.registry import ToolSource
@@ -60,6 +62,7 @@ class Parts:
     remote: RemoteConnections
     inbox: Inbox
     archives: Archives
+    event_log: EventLogStore
     event_files: list[EventFile] = field(default_factory=list)
     closing: list[Callable[[], None]] = field(default_factory=list)
     """Called when everything else is closed."""
@@ -155,6 +158,11 @@ def wire(
         remote=remote,
         inbox=inbox,
         archives=Archives(shared, sessions, in_memory),
+        event_log=(
+            shared.stores().events
+            if storage.durable
+            else MemoryEventLog(lambda: shared.events.subscribe(None, MOST), storage.memory.event_log)
+        ),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import itertools
 import json
 import operator
@@ -29,6 +28,7 @@ from toolwright.stores.sqlite.calls.intent_bundles import (
 )
 from toolwright.stores.sqlite.calls.waits import completion_came
 from toolwright.stores.sqlite.core.codec import KEY, columns_of, encode, insert, one, packed, unpacker
+from toolwright.stores.sqlite.core.event_rows import note_batch, note_call, note_calls
 from toolwright.stores.sqlite.core.owners import dead_among
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer import Writer
@@ -143,6 +143,7 @@ class SqliteJournalStore:
                 untie(connection, session, scope)
             if bundle is not None and bundle.tie(connection):
                 connection.executemany(_TRACE, traced)
+                note_batch(connection, intents)
                 return [None] * len(rows)
             # Nearly always none of the calls is there: then they are written without being looked for.
             try:
@@ -155,6 +156,7 @@ class SqliteJournalStore:
 
         def write(connection: apsw.Connection, rows: Sequence[Row], intents: Sequence[Intent]) -> None:
             connection.executemany(_BEGIN, rows)
+            note_batch(connection, intents)
             if authority is not None:
                 connection.executemany(_RESTRICT, [(authority, *intent.key) for intent in intents])
 
@@ -228,7 +230,14 @@ class SqliteJournalStore:
 
     def start(self, key: CallKey, started_at: float) -> Awaitable[bool]:
         values = (started_at, *key, self.owner)
-        return self._writer.change(_START, values, functools.partial(_change, key, _START, values))
+
+        def otherwise(connection: apsw.Connection) -> bool:
+            changed = _change(key, _START, values, connection)
+            if changed:
+                note_call(connection, "call.started", key, started_at)
+            return changed
+
+        return self._writer.change(_START, values, otherwise, _note_starts)
 
     def finish(
         self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float
@@ -241,6 +250,7 @@ class SqliteJournalStore:
             if not _change(key, _FINISH, values, connection):
                 return one(connection, _IS_FINISHED, (*key, self.owner, blob)) is not None
             connection.execute(_CLOSE_WAITS, key)
+            note_call(connection, "call.finished", key, finished_at)
             return True
 
         return self._writer.do(work)
@@ -278,6 +288,7 @@ class SqliteJournalStore:
                     others.append((*values, *end.key, self.owner))
                     keys.append(end.key)
             connection.executemany(_WRITE, begun)
+            finished = [end.key for end in ended]
             if others:
                 for session, scope in _places(keys):
                     untie(connection, session, scope)
@@ -285,6 +296,9 @@ class SqliteJournalStore:
                 connection.executemany(_FINISH, others)  # no trigger stands on the table: each change is a call
                 if connection.total_changes() - before != len(others):
                     self._require_finished(connection, others)
+                    finished = [key for key in finished if key not in keys]  # the others had ended before
+            if finished:
+                note_calls(connection, "call.finished", finished, ended[0].finished_at)
             connection.executemany(_CLOSE_WAITS, [end.key for end in ended if end.waited])
 
         job = self._writer.do(work, synced=not all(end.rerun for end in ended))
@@ -309,6 +323,7 @@ class SqliteJournalStore:
             if not _change(key, _FORGET, (*key, self.owner), connection):
                 return key in self._given_up and one(connection, _IS_KNOWN, key) is None
             self._give_up(key)
+            note_call(connection, "call.forgotten", key)
             for table in ("effects", "crashes", "waits", "signals", "traces"):
                 # A run may be sent signals before its call begins: they are not forgotten with the call.
                 if table != "signals" or not key.scope.startswith(RUN_SCOPE):
@@ -326,7 +341,10 @@ class SqliteJournalStore:
         def work(connection: apsw.Connection) -> bool:
             untie(connection, key.session, key.scope)
             connection.execute(statement, (self.owner, *key))
-            return connection.changes() == 1 or one(connection, _IS_REOPENED, (*key, self.owner)) is not None
+            if connection.changes() == 1:
+                note_call(connection, "call.reopened", key)
+                return True
+            return one(connection, _IS_REOPENED, (*key, self.owner)) is not None
 
         return await self._writer.do(work)
 
@@ -337,6 +355,7 @@ class SqliteJournalStore:
             if not _change(key, _RELEASE, (NOBODY, *key, self.owner), connection):
                 return key in self._given_up and one(connection, _IS_RELEASED, key) is not None
             self._give_up(key)
+            note_call(connection, "call.released", key)
             return True
 
         return self._writer.do(work)
@@ -462,6 +481,11 @@ def _succeeded(job: asyncio.Future[Any]) -> bool:
 
 
 # --- rows
+
+
+def _note_starts(connection: apsw.Connection, rows: Sequence[Row]) -> None:
+    """Write down that the tools of calls began; the rows are the values of `_START`."""
+    note_calls(connection, "call.started", [CallKey(*row[1:4]) for row in rows], rows[0][0])
 
 
 def _change(key: CallKey, statement: str, values: tuple[Any, ...], connection: apsw.Connection) -> bool:
