@@ -13,9 +13,9 @@ import bisect
 import contextlib
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from starlette.types import Receive, Scope, Send
@@ -48,6 +48,13 @@ PAGE = 500
 """How many events are read from the store at once."""
 CATCHING_UP = 4
 """How many clients read the store at the same time."""
+
+
+_HEADERS = [
+    (b"content-type", MEDIA_TYPE.encode()),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # a proxy must not collect them
+]
 
 
 class Shown(NamedTuple):
@@ -112,6 +119,7 @@ class EventFeed:
         """How many heartbeats there were."""
         self.clients = 0
         self._waiters: list[asyncio.Future[None]] = []
+        self._until_stop: set[asyncio.Future[None]] = set()
         self._pump: asyncio.Task[None] | None = None
         self._begun: asyncio.Future[None] | None = None
         self._catching_up = asyncio.Semaphore(CATCHING_UP)
@@ -144,6 +152,18 @@ class EventFeed:
         """End all streams with a hint to come back, to another server or to the next one here."""
         self.ending = reason
         self._wake()
+        for waiter in list(self._until_stop):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def stopped(self) -> asyncio.Future[None]:
+        """Done when streams are to end."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.ending is not None:
+            waiter.set_result(None)
+        self._until_stop.add(waiter)
+        waiter.add_done_callback(self._until_stop.discard)
+        return waiter
 
     def changed(self) -> asyncio.Future[None]:
         """Done when there is something to send, a heartbeat, or the end."""
@@ -268,12 +288,7 @@ class EventStream(StreamAnswer):
         left = asyncio.ensure_future(_disconnected(receive))
         left.add_done_callback(self._notice)
         try:
-            headers = [
-                (b"content-type", MEDIA_TYPE.encode()),
-                (b"cache-control", b"no-store"),
-                (b"x-accel-buffering", b"no"),  # a proxy must not collect them
-            ]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             with contextlib.suppress(TimeoutError):
                 await self._send_all(send, left)
         finally:
@@ -327,9 +342,65 @@ class EventStream(StreamAnswer):
                 await _send(send, piece)
 
 
+class FollowStream(StreamAnswer):
+    """Frames that somebody makes, as they come: with heartbeats between them, until they end, the client leaves, or the
+    service stops."""
+
+    def __init__(self, feed: EventFeed, frames: AsyncIterator[bytes]) -> None:
+        self._feed = feed
+        self._frames = frames
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send them."""
+        left = asyncio.ensure_future(_disconnected(receive))
+        stopped = self._feed.stopped()
+        coming: asyncio.Future[bytes | None] | None = None
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            await _send(send, b"retry: %d\n\n" % random.randint(500, 1_500))
+            while not left.done():
+                if coming is None:
+                    coming = asyncio.ensure_future(_next(self._frames))
+                either: set[asyncio.Future[Any]] = {coming, left, stopped}
+                await asyncio.wait(either, timeout=HEARTBEAT, return_when="FIRST_COMPLETED")
+                if coming.done():
+                    frame, coming = coming.result(), None
+                    await _send(send, frame or b"", last=frame is None)
+                    if frame is None:
+                        return
+                elif stopped.done():
+                    await _send(send, _control("reconnect", {"reason": "stopping"}), last=True)
+                    return
+                elif not left.done():
+                    await _send(send, b": heartbeat\n\n")
+        except TimeoutError:
+            pass  # the client does not read
+        except (RuntimeClosed, StoreError):
+            await _send(send, _control("reconnect", {"reason": "unavailable"}), last=True)
+        finally:
+            for task in (left, stopped, coming):
+                if task is not None:
+                    task.cancel()
+            if coming is not None:
+                await asyncio.wait({coming})
+            if isinstance(self._frames, AsyncGenerator):
+                await self._frames.aclose()
+
+
+async def _next(frames: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(frames, None)
+
+
+def frame(data: object, *, id: int | None = None, event: str | None = None) -> bytes:
+    """A frame with JSON as its data."""
+    head = b"" if id is None else b"id: %d\n" % id
+    head += b"" if event is None else b"event: %b\n" % event.encode()
+    return b"%bdata: %b\n\n" % (head, jsonx.encode_unchecked(data))
+
+
 def _control(kind: str, data: dict[str, object]) -> bytes:
     """A frame that is about the stream itself. It has no number."""
-    return b"event: %b\ndata: %b\n\n" % (kind.encode(), jsonx.encode_unchecked({"kind": kind, **data}))
+    return frame({"kind": kind, **data}, event=kind)
 
 
 async def _send(send: Send, data: bytes, *, last: bool = False) -> None:
