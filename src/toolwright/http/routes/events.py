@@ -7,9 +7,10 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from toolwright.http.cursors import Limit
-from toolwright.http.events import MEDIA_TYPE, EventStream, Shown, Wanted, feed_of
+from toolwright.http.events import EventStream, Shown, Wanted, feed_of
 from toolwright.http.operations import Operation, OtherAnswer, ServiceRequest
 from toolwright.http.problems import Problem
+from toolwright.http.sse import MEDIA_TYPE
 
 HEADER = "last-event-id"
 LARGEST = 2**63 - 1

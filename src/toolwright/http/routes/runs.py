@@ -11,11 +11,12 @@ from msgspec import Meta, Struct
 from toolwright.background.handle import Run
 from toolwright.errors import RunError
 from toolwright.http.cursors import Page, PageQuery, page_of, read_cursor, write_cursor
-from toolwright.http.events import MEDIA_TYPE, FollowStream, feed_of, frame
+from toolwright.http.events import feed_of
 from toolwright.http.operations import SESSION, Operation, OtherAnswer, ServiceRequest
 from toolwright.http.problems import Problem, not_found
 from toolwright.http.ranges import ContentAnswer, bytes_answer
 from toolwright.http.routes.events import event_id
+from toolwright.http.sse import MEDIA_TYPE, FollowStream, sse_event
 from toolwright.stores.contracts.background_run import Status
 
 MOST_LOOKED_AT = 10_000
@@ -176,7 +177,7 @@ async def show_log(request: ServiceRequest[None, None]) -> ContentAnswer | Follo
     run = await run_of(request)
     if request.accepts(MEDIA_TYPE):
         after = event_id(request.raw.headers.get("last-event-id"), None) or 0
-        return FollowStream(feed_of(request.runtime), _output(run, after))
+        return FollowStream(_output(run, after), feed_of(request.runtime).stopped())
     headers = {"content-type": "text/plain; charset=utf-8"}
     return bytes_answer((await run.log()).encode("utf-8", "replace"), request.raw.headers.get("range"), headers)
 
@@ -184,8 +185,8 @@ async def show_log(request: ServiceRequest[None, None]) -> ContentAnswer | Follo
 async def _output(run: Run, after: int) -> AsyncIterator[bytes]:
     async for event in run.follow(after):
         if event.type == "output":
-            yield frame({"stream": event.payload["stream"], "text": event.payload["text"]}, id=event.number)
-    yield frame({"kind": "end", "status": run.status}, event="end")
+            yield sse_event({"stream": event.payload["stream"], "text": event.payload["text"]}, id=event.number)
+    yield sse_event({"kind": "end", "status": run.status}, event="end")
 
 
 async def cancel_run(request: ServiceRequest[CancelRun, None]) -> dict[str, Any]:
@@ -204,7 +205,18 @@ async def resume_run(request: ServiceRequest[None, None]) -> dict[str, Any]:
 async def signal_run(request: ServiceRequest[Signal, None]) -> dict[str, Any]:
     """Send a signal to the tool of a run."""
     run = await run_of(request)
+    require_not_in_doubt(request, "sent the signal; look whether it arrived, and send it again with another key")
     return {"sent": await run.signal(request.path["name"], request.body.payload)}
+
+
+def require_not_in_doubt(request: ServiceRequest[Any, Any], did: str) -> None:
+    """Refuse a request that a process which is gone had begun, and that cannot be done again without harm.
+
+    Raises:
+        Problem: it is such a request.
+    """
+    if request.key is not None and request.key.again:
+        raise Problem(409, "in_doubt", f"A server ended while it worked on this request, and may have {did}")
 
 
 async def run_of(request: ServiceRequest[Any, Any]) -> Run:

@@ -11,6 +11,7 @@ from toolwright.errors import ScheduleError
 from toolwright.http.cursors import Page, PageQuery, page_of, read_cursor, write_cursor
 from toolwright.http.operations import SESSION, Operation, ServiceRequest
 from toolwright.http.problems import Problem, not_found
+from toolwright.http.routes.runs import require_not_in_doubt
 from toolwright.schedules.schedules import ScheduleHandle
 from toolwright.stores.contracts.schedule import Misfire, Overlap
 
@@ -179,7 +180,9 @@ async def cancel_schedule(request: ServiceRequest[None, None]) -> None:
 
 async def run_schedule_now(request: ServiceRequest[None, None]) -> dict[str, Any]:
     """Start a run beside its instants."""
-    return {"run_id": await (await _schedule_of(request)).run_now()}
+    schedule = await _schedule_of(request)
+    require_not_in_doubt(request, "started the run; look at the history, and run it with another key")
+    return {"run_id": await schedule.run_now()}
 
 
 async def _schedule_of(request: ServiceRequest[Any, Any]) -> ScheduleHandle:
