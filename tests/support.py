@@ -11,7 +11,11 @@ from toolwright import ToolError
 
 @asynccontextmanager
 async def fail_after(seconds: float) -> AsyncIterator[None]:
-    """Fail the test if the block takes longer than this in real time, whatever the clock of the code."""
+    """Fail the test if the block takes longer than this in real time, whatever the clock of the code.
+
+    A block that has seconds gets a minute at least: the machine may be busy, and only a block that hangs must fail.
+    """
+    seconds = seconds if seconds < 1 else max(seconds, 60)
     limit = asyncio.timeout(seconds)
     try:
         async with limit:

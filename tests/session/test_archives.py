@@ -137,7 +137,9 @@ async def test_a_deleted_session_leaves_nothing(file, open_runtime):
         tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         for table in tables:
             columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-            if "session" in columns:
+            if table == "events":  # that it is gone is told to those who follow
+                assert [row[1] for row in rows(file, table)] == ["session.removed"]
+            elif "session" in columns:
                 assert rows(file, table) == [], table
         # What the other session has, too, stays.
         assert connection.execute("SELECT count(DISTINCT digest) FROM blobs").fetchall() == [(1,)]

@@ -34,7 +34,7 @@ async def ended(batch: Batch) -> list[Any]:
     return await batch
 
 
-async def finished(batch: Batch, seconds: float = 5) -> list[Any]:
+async def finished(batch: Batch, seconds: float = 60) -> list[Any]:
     """The outcomes of a batch that ends in real time; unlike a cancelled wait, giving up does not stop it."""
     waiting = asyncio.ensure_future(batch.wait())
     await asyncio.wait([waiting], timeout=seconds)
