@@ -4,6 +4,7 @@
 import { at, post } from "../core/api.js";
 import { element, h } from "../core/dom.js";
 import { brief, instant, relative } from "../core/format.js";
+import { requests } from "../core/inbox.js";
 import { bind } from "../core/keys.js";
 import { route, to } from "../core/routes.js";
 import { refresh, resource } from "../core/store.js";
@@ -17,7 +18,7 @@ element("tw-approvals", (self, life) => {
   const decided = life.use(resource(at(["decisions"], { limit: 100 })));
   life.every(5000, life.update);
   const step = (by) => {
-    const items = open.data?.items ?? [];
+    const items = requests(open);
     const here = items.findIndex((each) => each.key === self.data.request);
     const next = items[Math.max(0, Math.min(items.length - 1, here < 0 ? 0 : here + by))];
     if (next) route.go(to.approval(next.key), { quiet: true });
@@ -25,8 +26,8 @@ element("tw-approvals", (self, life) => {
   life.ended(bind({ j: ["next request", () => step(1)], k: ["previous request", () => step(-1)] }));
 
   return ({ request: key }) => {
-    const items = open.data?.items ?? [];
-    const past = decided.data?.items ?? [];
+    const items = requests(open);
+    const past = requests(decided);
     const chosen = items.find((each) => each.key === key) ?? (key ? null : items[0]);
     const old = !chosen && key ? past.find((each) => each.key === key) : null;
     return [

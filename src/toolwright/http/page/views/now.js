@@ -3,6 +3,7 @@
 import { activity, SECONDS } from "../core/activity.js";
 import { at } from "../core/api.js";
 import { element, h } from "../core/dom.js";
+import { requests } from "../core/inbox.js";
 import { brief, count, duration, instant } from "../core/format.js";
 import { to } from "../core/routes.js";
 import { resource } from "../core/store.js";
@@ -21,7 +22,7 @@ element("tw-now", (self, life) => {
   life.every(1000, life.update);
 
   return () => {
-    const open = approvals.data?.items ?? [];
+    const open = requests(approvals);
     const calls = [...(running.data?.items ?? []), ...(waiting.data?.items ?? [])];
     const live = (runs.data?.items ?? []).filter((run) => !["completed", "failed", "cancelled", "abandoned"].includes(run.status));
     const ended = (latest.data?.items ?? []).filter((call) => call.finished_at);
@@ -62,7 +63,7 @@ function runRow(run) {
 export function callTable(calls, unfinished = false) {
   return h(
     "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": "Calls" },
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": unfinished ? "Calls that run or wait" : "Finished calls" },
     h(
       "table",
       { class: "grid" },
