@@ -14,7 +14,7 @@ import uvicorn
 from rich.console import Console
 
 import page_agent
-from toolwright import Runtime
+from toolwright import Runtime, ToolCall
 from toolwright.http import create_app
 
 PORT = 8700
@@ -23,13 +23,15 @@ WORK_EVERY = 6.0
 
 
 async def fill(runtime: Runtime) -> None:
-    """Some work that is done: a conversation, a batch, files, a schedule; some that runs, and some that waits for you."""
+    """Work that is done: a conversation, batches, files, a schedule. Work that runs, and some that waits for you."""
     desk = runtime.session("desk")
     await desk.details.set(title="The desk of the shop")
     await desk.ask("What is in stock?")
     await desk.files.write("/notes/monday.md", "# Monday\n\n- order milk\n- call the carrier about P-31\n")
     await desk.kv.set("opening_hours", {"from": "09:00", "until": "18:00", "closed": ["sunday"]})
-    await desk.schedule("take_inventory", {"shelves": 40}, cron="0 3 * * *", timezone="Europe/Prague", title="Inventory")
+    await desk.schedule(
+        "take_inventory", {"shelves": 40}, cron="0 3 * * *", timezone="Europe/Prague", title="Inventory"
+    )
     await runtime.session("orders").start_batch(page_agent.BATCH)
     await runtime.session("orders").start_batch(page_agent.BATCH[:6], scope="second")
     await desk.spawn("take_inventory", {"shelves": 400}, title="Count all shelves")
@@ -37,7 +39,7 @@ async def fill(runtime: Runtime) -> None:
     customer = runtime.session("customer-ann")
     await customer.details.set(title="Ann: broken honey")
     await customer.start_turn("The honey of order A-1007 broke on its way. Please pay it back.")
-    asking = page_agent.ToolCall(id="where", name="ask_clerk", arguments={"about": "the honey"})
+    asking = ToolCall(id="where", name="ask_clerk", arguments={"about": "the honey"})
     runtime.session("desk").start_batch([asking], scope="question")
 
 
@@ -87,7 +89,7 @@ def hint(console: Console) -> None:
     """Say how to see the page, at the end of the other acts."""
     console.print("\n[bold]Last act: the page[/]")
     console.print(
-        "What you read above is also a page, live: batches over time, calls, runs, schedules, and an inbox for approvals. "
+        "All of this is also a page, live: batches over time, calls, runs, schedules, an inbox for approvals. "
         "This serves an agent with an approval that waits for you, and prints the link:"
     )
     console.print("  make demo ARGS=--page", highlight=False)

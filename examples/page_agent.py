@@ -1,7 +1,7 @@
 """An agent of a small shop, for the page: its tools, its policy, and a model that follows a script.
 
-`demo_page.py` serves it with work that runs and an approval that waits; `scripts/page_pictures.py` takes pictures of it.
-Serve it by hand with `toolwright serve --app examples/page_agent.py:app --db shop.db`.
+`demo_page.py` serves it with work that runs and an approval that waits; `scripts/page_pictures.py` takes pictures of
+it. Serve it by hand with `toolwright serve --app examples/page_agent.py:app --db shop.db`.
 """
 
 import asyncio
