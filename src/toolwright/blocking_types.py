@@ -24,6 +24,7 @@ from toolwright.session.open_waits import OpenWait, Resolved
 from toolwright.session.recovery import Recovered, Unfinished
 from toolwright.stores.contracts.archives import SessionInfo
 from toolwright.stores.contracts.background_run import BackgroundRun, Status
+from toolwright.stores.contracts.event_log import EventPage
 from toolwright.stores.contracts.run_events import RunEvent
 from toolwright.stores.contracts.schedule import Fired, Schedule
 from toolwright.tools.background_protocols import ScheduleOptions, SpawnOptions, Trigger, TriggerOptions
@@ -565,6 +566,8 @@ class BlockingRuntime(Protocol):
         by: str | None = None,
         via: str | None = None,
     ) -> Resolved: ...
+
+    def event_log(self, after: int | None = None, *, limit: int = 1000) -> EventPage: ...
 
     def expire(self, key: str) -> Resolved: ...
 

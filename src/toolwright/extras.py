@@ -18,6 +18,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "mcp": ("mcp",),
     "openai": ("openai",),
     "openai-agents": ("agents",),
+    "otel": ("opentelemetry",),
     "pydantic-ai": ("pydantic_ai",),
     "search": ("bm25s",),
     "secrets": ("ahocorasick_rs", "cryptography"),

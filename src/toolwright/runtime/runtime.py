@@ -48,6 +48,7 @@ from toolwright.session.secrets.secrets import rotate
 from toolwright.session.session import Session
 from toolwright.session.tool_catalogue import Offer
 from toolwright.stores.contracts.archives import SessionInfo
+from toolwright.stores.contracts.event_log import EventPage
 from toolwright.stores.contracts.store import Store
 from toolwright.stores.contracts.tokens import TokenStore
 from toolwright.tools.capability import Capability
@@ -478,6 +479,18 @@ class Runtime:
         """Watch the events of every session; close the subscription when done."""
         return self._open_parts().shared.events.subscribe(None, limit)
 
+    async def event_log(self, after: int | None = None, *, limit: int = 1_000) -> EventPage:
+        """The next events of every process on the store beyond a number, in one order; `last` of a page is the number
+        to continue from, also in another process and after a restart.
+
+        Without a number there are no events in the page, and its `last` is that of the newest. Progress and output of a
+        call are among them if it belongs to a turn or is a background run. In memory, the log begins with the first
+        look at it, and has the latest 10,000 events of this runtime.
+        """
+        parts = self._open_parts()
+        require_count("limit", limit)
+        return await parts.event_log.after(after, limit)
+
     def _open_parts(self) -> Parts:
         lifetime = self._parts.shared.lifetime
         if lifetime.closed or asyncio._get_running_loop() is not lifetime.loop:
@@ -543,9 +556,15 @@ async def _start(runtime: Runtime, parts: Parts, options: OpenOptions) -> None:
         parts.event_files.append(EventFile(runtime.subscribe(), events_file))
     # Before the recovery, which runs calls of their tools.
     await parts.remote.open(parts.app, parts.arranged, parts.sessions)
+    if parts.app.telemetry is not None:
+        parts.closing.append(parts.app.telemetry.opened(lambda: _state_of(runtime.worker)))
     if options.get("recover"):
         await runtime.recover()
     parts.background.open()
+
+
+def _state_of(worker: Worker | None) -> Mapping[str, Any] | None:
+    return None if worker is None else worker.state()
 
 
 async def _close_after(error: BaseException, close: Callable[[], Awaitable[None]]) -> None:
@@ -588,6 +607,8 @@ async def _stop(parts: Parts) -> None:
             await parts.shared.model.release()
     for file in parts.event_files:
         await file.close()
+    for close in parts.closing:
+        close()
     await parts.storage.close()
 
 

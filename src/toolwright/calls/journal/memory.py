@@ -53,9 +53,13 @@ class MemoryJournal:
             require_same(call, before.name, known.tool_id, known.arguments)
             call.outcome = None  # of a call that could not run now: the outcome of the other one stands
             call.shares = before
+            if call.span is not None and before.span is not None:
+                call.span.link(before.span.trace, "shared")
             before.sharers = (*before.sharers, call)
             return False
         require_same(call, before.tool, known.tool_id, known.arguments)
+        if call.span is not None:
+            call.span.link(known.trace, "replay")
         again = call.outcome is None and before.status == "connection_required"
         call.outcome = replace(before, replayed=True)
         return again
@@ -101,6 +105,8 @@ class MemoryJournal:
                 self._forget(call)
             else:
                 remembered.end = outcome
+                if call.span is not None:
+                    remembered.trace = call.span.trace
         suspension = call.suspension
         if suspension is not None and not (call.remembered and outcome.status == "connection_required"):
             self._store.leave(suspension.key)  # else it may run again

@@ -25,6 +25,7 @@ ROOMS = (
     "runtime",
     "schedules",
     "session",
+    "telemetry",
     "tools",
     "turns",
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from toolwright.stores.contracts.archives import ArchiveStore
+from toolwright.stores.contracts.event_log import EventLogStore
 from toolwright.stores.contracts.journal import JournalStore
 from toolwright.stores.contracts.run_store import RunStore
 from toolwright.stores.contracts.schedule_store import ScheduleStore
@@ -104,6 +105,9 @@ class BackgroundStores(ServiceStores, Protocol):
 
     Implemented by `SqliteServiceStores` in `stores/sqlite/sessions/services.py`, in a file or in memory.
     """
+
+    @property
+    def events(self) -> EventLogStore: ...
 
     @property
     def runs(self) -> RunStore: ...
