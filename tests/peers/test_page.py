@@ -201,7 +201,7 @@ async def test_wrong_arguments_are_told_as_the_model_reads_them(desk: Window) ->
 async def test_an_approval_is_edited_in_a_form_and_approved_with_what_changed(desk: Window, server: Server) -> None:
     asked = await server.call("pay", to="ann", amount=120.5, note="for\ntea")
     await desk.go("approvals")
-    await expect(desk.page.locator(".sentence")).to_contain_text("pay will run with to ann, amount 120.5")
+    await expect(desk.page.locator(".sentence")).to_contain_text("pay will run with amount 120.5, note for tea, to ann")
     await expect(desk.page.locator(".request")).to_contain_text("payments need a person")
 
     await desk.page.keyboard.press("e")
@@ -265,7 +265,7 @@ async def test_a_session_is_chatted_with_and_its_calls_are_in_place(desk: Window
     await expect(desk.page.locator(".message.assistant").last).to_contain_text("It is done.")
     await expect(desk.page.locator(".message.user").last).to_contain_text("hello there")
     folded = desk.page.locator(".called")
-    await folded.locator("summary").click()
+    await folded.locator("summary").first.click()
     await expect(folded).to_contain_text("hello there")
     await folded.get_by_role("link").click()
     await expect(desk.page.get_by_text("Where the time went")).to_be_visible()

@@ -39,8 +39,14 @@ export const FINISHED = new Set(["success", "failure", "cancelled", "completed",
 /** An instant in milliseconds, from RFC 3339 text or seconds since the epoch; null where there is none. */
 export function instant(value) {
   if (value == null || value === "") return null;
-  const at = typeof value === "number" ? value * 1000 : Date.parse(value);
+  const at = typeof value === "number" ? value * 1000 : Date.parse(value) + beyondMilliseconds(value);
   return Number.isFinite(at) ? at : null;
+}
+
+// `Date` forgets them, and short calls take less than a millisecond.
+function beyondMilliseconds(text) {
+  const found = /\.\d{3}(\d+)/.exec(text);
+  return found ? Number(`0.${found[1]}`) : 0;
 }
 
 /** A duration in seconds: three digits, and a unit. */

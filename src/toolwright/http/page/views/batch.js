@@ -71,7 +71,7 @@ element("tw-batch", (self, life) => {
         h("tw-timeline", { key: "timeline", calls: filtered, chosen, choose: (call) => route.go(to.batch(self.data.batch, call.call_id), { quiet: Boolean(chosen) }) }),
         h("p", { class: "dim keyline" }, "··· waited  ", h("span", { class: "ok" }, "▆"), " ran  ", h("span", { class: "bad" }, "✗"), " failed  │ never ran. Point at a call to see what it waited for."),
       ],
-      chosen && h("section", { key: `call-${chosen}`, class: "below" }, h("h2", {}, h("a", { href: record ? to.call(record.session ?? batch.data?.session, chosen, record.scope) : "#/calls", class: "mono" }, brief(chosen, 80)), h("a", { class: "close", href: to.batch(self.data.batch), "aria-label": "Close the call" }, "✗")), record ? callParts(detail?.known.data ?? record) : batch.data && trouble({ status: 404, message: "This batch has no such call." })),
+      chosen && h("section", { key: `call-${chosen}`, class: "below" }, h("h2", {}, h("a", { href: record ? to.call(record.session ?? batch.data?.session, chosen, record.scope) : "#/calls", class: "mono" }, brief(chosen, 80)), h("a", { class: "close", href: to.batch(self.data.batch), "aria-label": "Close the call" }, "✗")), record ? callParts(detail?.known.data ? { ...detail.known.data, waited_for: record.waited_for } : record) : batch.data && trouble({ status: 404, message: "This batch has no such call." })),
     ];
   };
 });
