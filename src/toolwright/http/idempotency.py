@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 from starlette.responses import Response
 
 from toolwright.http.access.caller import Caller
-from toolwright.http.answers import JsonAnswer
+from toolwright.http.answers import JsonAnswer, StreamAnswer
 from toolwright.http.problems import Problem, answer_of, problem_of
 from toolwright.stores.contracts.requests import KeptAnswer, RequestStore
 
+Answered = JsonAnswer | StreamAnswer | Response
+"""The answer of an operation, ready to be sent."""
 HEADER = "idempotency-key"
 LONGEST = 255
 KEPT = 7 * 24 * 3600.0
@@ -67,8 +69,8 @@ class RememberedRequests:
         now: float,
         key: IdempotencyKey,
         content: bytes,
-        work: Callable[[IdempotencyKey], Awaitable[JsonAnswer | Response]],
-    ) -> JsonAnswer | Response:
+        work: Callable[[IdempotencyKey], Awaitable[Answered]],
+    ) -> Answered:
         """The answer of a request: the kept one, or that of `work`, which is kept then.
 
         Raises:
@@ -106,9 +108,9 @@ class RememberedRequests:
         self,
         store: RequestStore,
         key: IdempotencyKey,
-        work: Callable[[IdempotencyKey], Awaitable[JsonAnswer | Response]],
-    ) -> JsonAnswer | Response:
-        answer: JsonAnswer | Response
+        work: Callable[[IdempotencyKey], Awaitable[Answered]],
+    ) -> Answered:
+        answer: Answered
         try:
             answer = await work(key)
         except Exception as error:  # told as a problem, as without a key

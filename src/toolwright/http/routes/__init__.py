@@ -1,7 +1,7 @@
 """The routes of the API. Each file has the operations of one kind of thing, as `OPERATIONS`; here they are all."""
 
 from toolwright.http.operations import Operation
-from toolwright.http.routes import batches, calls, health, inbox, login, sessions, tokens, tools, turns
+from toolwright.http.routes import batches, calls, events, health, inbox, login, sessions, tokens, tools, turns
 
 OPERATIONS: tuple[Operation, ...] = (
     *health.OPERATIONS,
@@ -11,6 +11,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *batches.OPERATIONS,
     *calls.OPERATIONS,
     *inbox.OPERATIONS,
+    *events.OPERATIONS,
     *login.OPERATIONS,
     *tokens.OPERATIONS,
 )
