@@ -6,6 +6,7 @@ until it is killed. With `--fill N` it first runs a batch of N calls, and prints
 
 import argparse
 import asyncio
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +118,8 @@ app = App(
 async def serve(store: str, port: int, fill: int) -> None:
     """Serve until the process is killed."""
     async with app.open(store) as runtime:
+        listening = socket.create_server(("127.0.0.1", port))  # whoever reads the link can connect
         service = create_app(runtime)
-        server = uvicorn.Server(uvicorn.Config(service, port=port, log_level="warning", lifespan="off"))
         if fill:
             calls = [
                 ToolCall(id=f"c{number}", name="book", arguments={"account": f"a{number % 200}", "amount": number})
@@ -132,7 +133,7 @@ async def serve(store: str, port: int, fill: int) -> None:
         tokens = await service.sign_in.tokens()
         print(f"token {(await tokens.create('program', ['admin'])).value}", flush=True)
         print(f"link http://127.0.0.1:{port}/login?link={await tokens.link('tester', ['admin'])}", flush=True)
-        await server.serve()
+        await uvicorn.Server(uvicorn.Config(service, log_level="warning", lifespan="off")).serve([listening])
 
 
 def main() -> None:

@@ -185,7 +185,7 @@ async def test_a_tool_is_tried_with_a_form_made_from_its_schema(desk: Window) ->
     await desk.page.get_by_label("one *").fill("41")
     await desk.page.get_by_role("button", name="Run").click()
 
-    await expect(desk.page.get_by_label("Value")).to_contain_text("sum: 42")
+    await expect(desk.page.get_by_role("region", name="Value", exact=True)).to_contain_text("sum: 42")
     await desk.picture("tool")
 
 
@@ -352,6 +352,18 @@ async def test_two_windows_decide_the_same_approval_and_the_slower_is_told(
 
 
 @pytest.mark.promise("UI-02")
+async def test_a_request_that_somebody_else_decides_while_it_is_read_says_so(desk: Window, server: Server) -> None:
+    await server.call("pay", to="ann", amount=5)
+    await desk.go("approvals")
+    await desk.page.locator(".request").wait_for()
+    waiting = (await server.get("approvals"))["items"][0]
+    await server.post(f"approvals/{waiting['key']}/approve", {})
+
+    await expect(desk.page.get_by_role("alert")).to_contain_text("Somebody else was faster. program: ✓ approved pay")
+    await expect(desk.page.get_by_text("Nothing waits for a person.")).to_be_visible()
+
+
+@pytest.mark.promise("UI-02")
 async def test_the_page_goes_on_when_its_server_is_killed_and_started_again(desk: Window, server: Server) -> None:
     await server.call("pay", to="ann", amount=1)
     await desk.go("now")
@@ -371,7 +383,7 @@ async def test_the_page_goes_on_when_its_server_is_killed_and_started_again(desk
 @pytest.mark.promise("UI-02")
 async def test_hostile_output_is_shown_as_text_everywhere(desk: Window, server: Server) -> None:
     done = await server.post("sessions/s1/batches", {"calls": [{"name": "hostile", "id": "h", "arguments": {}}]})
-    await server.call("ask_person")
+    await server.call("ask_person", session="s2")  # it holds its claim while it waits
     await server.call("fail", why="<img src=x onerror='window.broken = 1'>\u202e")
     await server.post("sessions/s1/messages", {"content": "<script>window.broken = 1</script>\u202e\x1b[31m"})
     call = f"sessions/s1/calls/h?scope={done['scope']}"

@@ -41,7 +41,8 @@ class Resource extends Source {
   watch(listener) {
     const stop = super.watch(listener);
     // A view that is opened reads what is not quite new, also where events keep it fresh: they may be away.
-    if (this.data === undefined || this.#again || Date.now() - this.#read > FRESH) this.refresh();
+    const onTheWay = this.loading || this.#timer;
+    if (!onTheWay && (this.data === undefined || this.#again || Date.now() - this.#read > FRESH)) this.refresh();
     return () => {
       stop();
       forget();
