@@ -117,7 +117,7 @@ app = App(
 
 async def serve(store: str, port: int, fill: int) -> None:
     """Serve until the process is killed."""
-    async with app.open(store) as runtime:
+    async with app.open(store, worker=True) as runtime:
         listening = socket.create_server(("127.0.0.1", port))  # whoever reads the link can connect
         service = create_app(runtime)
         if fill:
