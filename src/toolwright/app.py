@@ -44,6 +44,7 @@ class App(AppSettings):
         around: functions that take an `Attempt` and return a context manager, such as those under
             `@contextlib.contextmanager`. Each attempt of a call runs inside of theirs, the first one outermost, in its
             task, thread or child process. One that raises is logged, and the call runs without it.
+        telemetry: makes spans and metrics of calls, turns and requests to models: `toolwright.telemetry.Telemetry()`.
         model: the model that answers in turns (`session.ask`), and that tools ask with `ctx.complete`: a name such as
             "anthropic:claude-sonnet-4-5", or a `Model`.
         instructions: what the model is told before every conversation, beside the prompts of the capabilities.

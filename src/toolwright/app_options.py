@@ -23,6 +23,7 @@ from toolwright.tools.capability import Capability, activate, require_capability
 from toolwright.tools.model import ModelClient
 from toolwright.tools.registry import ToolRegistry, ToolSource
 from toolwright.tools.remote_tools import RemoteTools
+from toolwright.tools.tracing import Tracing
 from toolwright.tools.turn_protocols import Budget, ContextWindow
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
@@ -39,6 +40,7 @@ class AppOptions(TypedDict, total=False):
     after: Iterable[AfterHook]
     projector: Projector | None
     around: Iterable[Around]
+    telemetry: Tracing | None
     model: str | ModelClient | None
     instructions: str
     budget: Budget | None
@@ -85,6 +87,7 @@ class AppSettings:
     after: Iterable[AfterHook] = ()
     projector: Projector | None = None
     around: Iterable[Around] = ()
+    telemetry: Tracing | None = None
     model: str | ModelClient | None = None
     instructions: str = ""
     budget: Budget | None = None
@@ -173,6 +176,7 @@ _OPTIONS: dict[str, tuple[Fits, str]] = {
     "after": (_is(Iterable), "a list of functions"),
     "projector": (_or_none(is_projector), "a function of an outcome, or of an outcome and its call, sync or async"),
     "around": (_is(Iterable), "a list of functions under @contextlib.contextmanager"),
+    "telemetry": (_or_none(_has("call", "turn", "model_call", "current", "inside", "opened")), "Telemetry(...)"),
     "call_log": (_or_none(_has("open", "close")), "an object with open(record) and close(record)"),
     "events_file": (_or_none(_is(str, Path)), "the path of a file"),
     "clock": (_or_none(_has("now", "monotonic", "call_at", "sleep")), "a Clock, such as SystemClock()"),

@@ -24,6 +24,7 @@ from toolwright.session.open_waits import OpenWait, Resolved
 from toolwright.session.recovery import Recovered, Unfinished
 from toolwright.stores.contracts.archives import SessionInfo
 from toolwright.stores.contracts.background_run import BackgroundRun, Status
+from toolwright.stores.contracts.event_log import EventPage
 from toolwright.stores.contracts.run_events import RunEvent
 from toolwright.stores.contracts.schedule import Fired, Schedule
 from toolwright.tools.background_protocols import ScheduleOptions, SpawnOptions, Trigger, TriggerOptions
@@ -335,7 +336,7 @@ class BlockingSession(Protocol):
         id: str | None = None,
     ) -> TurnOutcome: ...
 
-    def answer(self, key: str, value: object, *, by: str | None = None) -> Resolved: ...
+    def answer(self, key: str, value: object, *, by: str | None = None, via: str | None = None) -> Resolved: ...
 
     def approvals(self) -> list[Approval]: ...
 
@@ -346,6 +347,7 @@ class BlockingSession(Protocol):
         arguments: Mapping[str, Any] | None = None,
         always: Mapping[str, Any] | None = None,
         by: str | None = None,
+        via: str | None = None,
     ) -> Resolved: ...
 
     @property
@@ -367,7 +369,9 @@ class BlockingSession(Protocol):
 
     def connections(self) -> list[Connection]: ...
 
-    def decline(self, key: str, reason: str | None = None, *, by: str | None = None) -> Resolved: ...
+    def decline(
+        self, key: str, reason: str | None = None, *, by: str | None = None, via: str | None = None
+    ) -> Resolved: ...
 
     def definitions(self) -> list[ToolDefinition]: ...
 
@@ -378,6 +382,7 @@ class BlockingSession(Protocol):
         reason: str | None = None,
         always: Mapping[str, Any] | None = None,
         by: str | None = None,
+        via: str | None = None,
     ) -> Resolved: ...
 
     @property
@@ -519,7 +524,7 @@ class BlockingRuntime(Protocol):
 
     def __exit__(self, *exc: object) -> None: ...
 
-    def answer(self, key: str, value: object, *, by: str | None = None) -> Resolved: ...
+    def answer(self, key: str, value: object, *, by: str | None = None, via: str | None = None) -> Resolved: ...
 
     def approvals(self, session: str | None = None) -> list[Approval]: ...
 
@@ -530,6 +535,7 @@ class BlockingRuntime(Protocol):
         arguments: Mapping[str, Any] | None = None,
         always: Mapping[str, Any] | None = None,
         by: str | None = None,
+        via: str | None = None,
     ) -> Resolved: ...
 
     def cancel(self, key: str, *, reason: str = "it was cancelled from outside") -> Resolved: ...
@@ -543,13 +549,25 @@ class BlockingRuntime(Protocol):
         self, session: str | None = None, *, limit: int = 100, before: int | None = None
     ) -> list[Approval]: ...
 
-    def decline(self, key: str, reason: str | None = None, *, by: str | None = None) -> Resolved: ...
+    def decline(
+        self, key: str, reason: str | None = None, *, by: str | None = None, via: str | None = None
+    ) -> Resolved: ...
+
+    def definitions(self) -> list[ToolDefinition]: ...
 
     def delete_session(self, session_id: str) -> bool: ...
 
     def deny(
-        self, key: str, *, reason: str | None = None, always: Mapping[str, Any] | None = None, by: str | None = None
+        self,
+        key: str,
+        *,
+        reason: str | None = None,
+        always: Mapping[str, Any] | None = None,
+        by: str | None = None,
+        via: str | None = None,
     ) -> Resolved: ...
+
+    def event_log(self, after: int | None = None, *, limit: int = 1000) -> EventPage: ...
 
     def expire(self, key: str) -> Resolved: ...
 

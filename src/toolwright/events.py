@@ -22,10 +22,12 @@ class CallFacts(Protocol):
     tool: str
     source: str
     parent: str | None
-    attempts: int
     scope: str
     raw_arguments: bytes
     outcome: Any
+
+    @property
+    def attempts(self) -> int: ...
 
     @property
     def queued_at(self) -> float: ...

@@ -160,20 +160,30 @@ def test_what_was_decided_is_listed_with_who_and_when(
 ) -> None:
     left(LAUNCH, {"id": "l2", "name": "launch"})
     monkeypatch.setattr("getpass.getuser", lambda: "ann")
+    monkeypatch.setattr("socket.gethostname", lambda: "desk\x1b[31m")
     assert run("approvals", "approve", "l1", *DB, "--arguments", '{"where": "mars"}').code == 0
     monkeypatch.setattr("getpass.getuser", lambda: "bob\x1b[31m")
     assert run("approvals", "deny", "l2", *DB, "--reason", "too windy").code == 0
 
     listed = run("approvals", *DB, "--decided").out
-    for said in ("approved, edited", "ann", "denied: too windy", '→ {"where":"mars"}', "l1", "launch"):
+    for said in (
+        "approved, edited",
+        "ann",
+        "terminal of desk [31m",
+        "denied: too windy",
+        '→ {"where":"mars"}',
+        "l1",
+        "launch",
+    ):
         assert said in listed, said
     assert "\x1b" not in listed
     denied, approved = run("approvals", *DB, "--decided", "--json").json
     assert (approved["decision"]["by"], approved["decision"]["edited"]) == ("ann", True)
+    assert approved["decision"]["via"] == "terminal of desk [31m"
     assert (approved["arguments"], approved["decision"]["arguments"]) == ({}, {"where": "mars"})
     assert (denied["decision"]["verdict"], denied["decision"]["reason"]) == ("denied", "too windy")
     assert run("approvals", *DB, "--decided", "--json", "--limit", "1").json == [denied]
     older = run("approvals", *DB, "--decided", "--json", "--before", str(denied["number"]))
     assert older.json == [approved]
     assert run("approvals", *DB, "--decided", "--session", "none").err == "Nothing was decided.\n"
-    assert {one["outcome"]["decision"]["by"] for one in run(*RECOVER).json} == {"ann", "bob\x1b[31m"}
+    assert {one["outcome"]["decision"]["by"] for one in run(*RECOVER).json} == {"ann", "bob [31m"}

@@ -17,6 +17,7 @@ from toolwright.testing.conformance import (
     SECRETS,
     SERVICE_CASES,
     SERVICES_AND_CALLS,
+    TOKENS,
     Case,
     Database,
     InMemory,
@@ -78,6 +79,12 @@ async def test_every_store_keeps_connections(case, services):
 @pytest.mark.promise("EFF-09", "SES-10", "SES-06")
 @pytest.mark.parametrize("case", ARCHIVES, ids=str)
 async def test_every_store_reads_and_fills_whole_sessions(case, services):
+    await check(case, services)
+
+
+@pytest.mark.promise("EFF-09", "HTTP-03")
+@pytest.mark.parametrize("case", TOKENS, ids=str)
+async def test_every_store_keeps_tokens(case, services):
     await check(case, services)
 
 

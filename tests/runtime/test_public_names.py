@@ -24,7 +24,7 @@ RUNTIME = """
     questions answer decline
     turns turn
     runs run schedules scheduled occur worker drain
-    capabilities prompt servers subscribe derive_key
+    capabilities definitions prompt servers subscribe event_log derive_key
 """
 
 

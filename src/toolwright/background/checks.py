@@ -26,14 +26,14 @@ LONGEST = 366 * 24 * 3600.0
 """Seconds that a run may take at most."""
 
 
-def provenance_of(origin: Origin, session: str) -> bytes:
-    """The origin of the runs that are started in a session, as JSON."""
-    call = origin.call
+def provenance_of(origin: Origin, session: str, trace: str = "") -> bytes:
+    """The origin of the runs that are started in a session, as JSON, with the trace that they are part of."""
+    call, traced = origin.call, {"trace": trace} if trace else {}
     if call is None:
-        return _BY_PROGRAM
+        return jsonx.encode({**jsonx.decode(_BY_PROGRAM), **traced}) if traced else _BY_PROGRAM
     elsewhere = {} if call.session == session else {"session": call.session}
     return jsonx.encode(
-        {"by": "call", **elsewhere, "scope": call.scope, "call_id": call.call_id, "source": origin.source}
+        {"by": "call", **elsewhere, "scope": call.scope, "call_id": call.call_id, "source": origin.source, **traced}
     )
 
 

@@ -4,6 +4,7 @@ call itself is run by a batch of its session."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from functools import partial
 
@@ -185,19 +186,21 @@ class ClaimedRun:
         # The timeout of a run covers all of it, and its worker enforces it. A run without one has the timeout of its
         # tool, and never the default of the policy.
         said = None if tool is None or run.options.timeout is not None else tool.definition.timeout
-        return session.start_run(
-            call,
-            RunBatch(
-                scope=scope,
-                push=self._events.push,
-                save_event=partial(self._reports.append, run, self._events),
-                tools=tools,
-                tool=tool,
-                timeout=LONGEST if said is None else said,
-                restrictions=restrictions,
-                started_by=started_by,
-            ),
-        )
+        tracing = self._shared.tracing
+        with contextlib.nullcontext() if tracing is None else tracing.inside(run.trace):
+            return session.start_run(
+                call,
+                RunBatch(
+                    scope=scope,
+                    push=self._events.push,
+                    save_event=partial(self._reports.append, run, self._events),
+                    tools=tools,
+                    tool=tool,
+                    timeout=LONGEST if said is None else said,
+                    restrictions=restrictions,
+                    started_by=started_by,
+                ),
+            )
 
     def _time_is_up(self) -> None:
         self._late = True

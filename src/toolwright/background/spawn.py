@@ -151,6 +151,7 @@ class Runs:
     ) -> Registration:
         session, origin = self._session, self._origin
         hides = None if session.environment.redactor is None else session.hides
+        tracing = self._background.shared.tracing
         return Registration(
             id=new_run_id() if id is None else require_no_secret("id", require_run_id(id), hides),
             session=session.id,
@@ -160,7 +161,7 @@ class Runs:
             options=options,
             at=self._background.shared.clock.now(),
             parent=self._parent,
-            provenance=provenance_of(origin, session.id),
+            provenance=provenance_of(origin, session.id, "" if tracing is None else tracing.current()),
             authority=session.written_authority(origin),
         )
 

@@ -29,6 +29,7 @@ from toolwright.log_fields import log_fields
 from toolwright.stores.contracts.journal import CallKey, Intent
 from toolwright.stores.contracts.waits import Wait, WaitKey
 from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.tracing import CallSpan
 
 UNRECORDED = "the calls could not be recorded"
 """Why calls are stopped when the journal cannot be written."""
@@ -162,6 +163,8 @@ class Remembered(Struct, gc=False):
     tool_id: str
     arguments: bytes
     end: ActiveCall | ToolOutcome
+    trace: str = ""
+    """The trace of the call that has the outcome."""
 
 
 class Suspension(Struct):
@@ -233,6 +236,7 @@ class ActiveCall(PreparedCall):
         "sharers",
         "shares",
         "source",
+        "span",
         "started",
         "suspension",
         "task",
@@ -266,6 +270,8 @@ class ActiveCall(PreparedCall):
     reruns = 0
     # Why nothing that it does can be recorded any more.
     fault: Exception | None = None
+    # The span of the call, where the runtime is traced.
+    span: CallSpan | None
     # --- suspend/
     suspension: Suspension | None
     reports: Reports | None
@@ -290,7 +296,7 @@ class ActiveCall(PreparedCall):
         self.tool = self.arguments = self.outcome = self.answer = self.parent_id = None
         self.decided_by = self.decision = self.ticket = self.key = self.shares = self.past = None
         self.refused = self.cancel_reason = self.deadline = self.queue_deadline = self.suspension = self.reports = None
-        self.remembered = None
+        self.remembered = self.span = None
         self.sharers = ()
         self.attempt = 0
         self.named = self.repeated = self.asked = self.ran = self.handed_over = False

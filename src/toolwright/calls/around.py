@@ -148,7 +148,7 @@ def _read(data: bytes) -> Around:
 class InChild:
     """The code of a tool inside of its context managers, as it is sent to a child process."""
 
-    def __init__(self, factories: tuple[SentAround, ...], attempt: Attempt, code: Callable[..., Any]) -> None:
+    def __init__(self, factories: tuple[Around, ...], attempt: Attempt, code: Callable[..., Any]) -> None:
         self._factories = factories
         self._attempt = attempt
         self._code = code

@@ -49,6 +49,7 @@ from toolwright.stores.contracts.waits import WaitKey
 from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.registry import Snapshot
+from toolwright.tools.tracing import Tracing
 
 
 class Batch:
@@ -169,12 +170,14 @@ class Batch:
         if not calls:
             self._ended(self)
             return self
+        env, clock, id, scope = self.env, self.env.clock, self.id, self.scope
+        if env.tracing is not None:  # before the journal, which keeps the traces of calls
+            self._open_spans(env.tracing)
         try:
-            admission = self.env.journal.admit(calls)
+            admission = env.journal.admit(calls)
         except BaseException:
             self._ended(self)
             raise
-        env, clock, id, scope = self.env, self.env.clock, self.id, self.scope
         queued = env.monotonic()
         offset = clock.now() - queued
         redactor, session, recorder = env.redactor, env.session_id, self.context.recorder
@@ -205,6 +208,12 @@ class Batch:
         launch.start(admission, at_once)
         return self
 
+    def _open_spans(self, tracing: Tracing) -> None:
+        session, scope = self.env.session_id, self.scope
+        for call in self._calls:
+            about = None if call.tool is None else call.tool.definition
+            call.span = tracing.call(session, scope, call.call_id, call.name, about, call.source)
+
     def call_concluded(self, call: ActiveCall, outcome: ToolOutcome, finished: float) -> None:
         """A call has its outcome; perhaps the batch is done."""
         if call.suspension is not None:
@@ -214,6 +223,8 @@ class Batch:
         if ticket is not None and ticket.waited_for:
             call.record.waited_for = ticket.waited_for
         recorder.call_concluded(call.record, outcome, finished, call.attempt)
+        if call.span is not None:
+            call.span.end(call.record)
         if outcome.status != "success":
             self._all_well = False
             if outcome.failure is not None and not self.policy.continue_on_failure and self.stop_reason is None:

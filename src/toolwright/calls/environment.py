@@ -23,6 +23,7 @@ from toolwright.tools.call import ToolCall
 from toolwright.tools.model import ModelClient
 from toolwright.tools.outcome import ToolOutcome
 from toolwright.tools.session_protocols import SessionView
+from toolwright.tools.tracing import Tracing
 
 NO_LIFESPAN: Any = object()
 """In the place of dependencies, where the app has no lifespan: None may be the value of one."""
@@ -72,6 +73,7 @@ class CallEnvironment(Generic[CallT]):
         "tasks",
         "thread_id",
         "threads",
+        "tracing",
         "view",
     )
 
@@ -102,6 +104,7 @@ class CallEnvironment(Generic[CallT]):
         view: SessionView,
         know: Callable[[], Awaitable[None]] | None = None,
         deps: object = NO_LIFESPAN,
+        tracing: Tracing | None = None,
     ) -> None:
         self.session_id = session_id
         self.clock = clock
@@ -134,6 +137,7 @@ class CallEnvironment(Generic[CallT]):
         self.open_agent = open_agent
         self.model = model
         self.deps = deps
+        self.tracing = tracing
         self.loop = loop = asyncio.get_running_loop()
         self.spawn: Callable[..., asyncio.Task[None]] = (
             # The same as create_task without a task factory, without the layers around it.

@@ -355,6 +355,8 @@ def publish(env: CallEnvironment[ActiveCall], call: ActiveCall, event: CallNote)
         if redacted is None:
             return
         event = redacted
+    if call.span is not None and not event.droppable:
+        call.span.note(event)
     env.channel.publish(event)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import signal
+import socket
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
@@ -183,9 +184,9 @@ class TurnDesk:
             return
         try:
             if reply.declined:
-                stands = await self.runtime.decline(question.key, reply.reason, by=user_name())
+                stands = await self.runtime.decline(question.key, reply.reason, by=user_name(), via=this_terminal())
             else:
-                stands = await self.runtime.answer(question.key, reply.value, by=user_name())
+                stands = await self.runtime.answer(question.key, reply.value, by=user_name(), via=this_terminal())
         except KeyRefused as refused:  # such as a call that was finished meanwhile
             echo(str(refused), err=True)
             return
@@ -200,10 +201,12 @@ class TurnDesk:
             return
         try:
             if verdict.word == "deny":
-                stands = await self.runtime.deny(request.key, reason=verdict.reason, by=user_name())
+                stands = await self.runtime.deny(
+                    request.key, reason=verdict.reason, by=user_name(), via=this_terminal()
+                )
             else:
                 always: dict[str, Any] | None = {} if verdict.word == "always" else None
-                stands = await self.runtime.approve(request.key, always=always, by=user_name())
+                stands = await self.runtime.approve(request.key, always=always, by=user_name(), via=this_terminal())
         except KeyRefused as refused:  # such as a call that was finished meanwhile
             echo(str(refused), err=True)
             return
@@ -243,5 +246,10 @@ async def _cancel(turn: TurnClient) -> None:
 def user_name() -> str | None:
     """The name of the user who runs the command; None for one without a name, as in a container."""
     with suppress(OSError, KeyError):
-        return getpass.getuser()
+        return plain(getpass.getuser())[:200] or None
     return None
+
+
+def this_terminal() -> str:
+    """From where somebody decides who uses a command: this machine."""
+    return f"terminal of {plain(socket.gethostname())[:200] or 'this machine'}"

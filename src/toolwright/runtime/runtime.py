@@ -48,8 +48,11 @@ from toolwright.session.secrets.secrets import rotate
 from toolwright.session.session import Session
 from toolwright.session.tool_catalogue import Offer
 from toolwright.stores.contracts.archives import SessionInfo
+from toolwright.stores.contracts.event_log import EventPage
 from toolwright.stores.contracts.store import Store
+from toolwright.stores.contracts.tokens import TokenStore
 from toolwright.tools.capability import Capability
+from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import HoldsConnections
 from toolwright.tools.outcome import encodable
 from toolwright.tools.registry import Snapshot, ToolRegistry, ToolSource
@@ -297,6 +300,7 @@ class Runtime:
         arguments: Mapping[str, Any] | None = None,
         always: Mapping[str, Any] | None = None,
         by: str | None = None,
+        via: str | None = None,
     ) -> Resolved:
         """Let exactly the call that asked run, once; with other arguments if they are given. The first to decide wins.
 
@@ -304,13 +308,14 @@ class Runtime:
         `{"path": "/tmp/*"}` for calls whose arguments match, text by a shell-style pattern. A path parameter, declared
         by the tool's `reads=`, `writes=` or type, is matched by its resolved path: `/tmp/../etc` is not in `/tmp`.
 
-        `by` names the person who decides. It is stored, and is in `decisions` and in the `decision` of the outcome.
+        `by` names the person who decides, and `via` tells from where, such as an address. Both are stored, and are in
+        `decisions` and in the `decision` of the outcome.
 
         Raises:
             KeyRefused: as for `resolve`.
             ToolwrightError: the other arguments do not fit the tool, where this runtime has it. The request stays open.
         """
-        return await self._open_parts().inbox.approve(key, arguments, always, by)
+        return await self._open_parts().inbox.approve(key, arguments, always, by, via)
 
     async def deny(
         self,
@@ -319,13 +324,14 @@ class Runtime:
         reason: str | None = None,
         always: Mapping[str, Any] | None = None,
         by: str | None = None,
+        via: str | None = None,
     ) -> Resolved:
         """Deny the call; the model reads the reason. `always` as in `approve`.
 
         Raises:
             KeyRefused: as for `resolve`.
         """
-        return await self._open_parts().inbox.deny(key, reason, always, by)
+        return await self._open_parts().inbox.deny(key, reason, always, by, via)
 
     async def questions(
         self, session: str | None = None, *, decided: bool = False, limit: int = 100, before: int | None = None
@@ -337,25 +343,28 @@ class Runtime:
         """
         return await self._open_parts().inbox.questions(session, decided, limit, before)
 
-    async def answer(self, key: str, value: object, *, by: str | None = None) -> Resolved:
+    async def answer(self, key: str, value: object, *, by: str | None = None, via: str | None = None) -> Resolved:
         """Answer a question of a tool. The first to answer or decline it wins.
 
-        `by` names the person who answers; it is stored, and is in the `decision` of the question.
+        `by` names the person who answers, and `via` tells from where, such as an address. Both are stored, and are in
+        the `decision` of the question.
 
         Raises:
             KeyRefused: as for `resolve`.
             ToolwrightError: the answer does not fit the schema of the question, or has no JSON form. The question stays
                 open.
         """
-        return await self._open_parts().inbox.answer(key, value, by)
+        return await self._open_parts().inbox.answer(key, value, by, via)
 
-    async def decline(self, key: str, reason: str | None = None, *, by: str | None = None) -> Resolved:
+    async def decline(
+        self, key: str, reason: str | None = None, *, by: str | None = None, via: str | None = None
+    ) -> Resolved:
         """Decline a question of a tool: it fails there as "declined", and the tool reads the reason.
 
         Raises:
             KeyRefused: as for `resolve`.
         """
-        return await self._open_parts().inbox.decline(key, reason, by)
+        return await self._open_parts().inbox.decline(key, reason, by, via)
 
     # --- turns
 
@@ -452,6 +461,10 @@ class Runtime:
         parts = self._parts
         return (*parts.arranged.active, *parts.late_capabilities.of(parts.shared.tools.snapshot()))
 
+    def definitions(self) -> list[ToolDefinition]:
+        """The definitions of the tools that every session has, by name: those of the app and of its capabilities."""
+        return [tool.definition for _, tool in sorted(self._open_parts().shared.tools.snapshot().items())]
+
     def servers(self) -> list[RemoteStatus]:
         """The servers among the tools of the app, such as MCP servers: whether each is connected, and its tools."""
         return self._open_parts().remote.status()
@@ -465,6 +478,18 @@ class Runtime:
     def subscribe(self, *, limit: int = 10_000) -> Subscription:
         """Watch the events of every session; close the subscription when done."""
         return self._open_parts().shared.events.subscribe(None, limit)
+
+    async def event_log(self, after: int | None = None, *, limit: int = 1_000) -> EventPage:
+        """The next events of every process on the store beyond a number, in one order; `last` of a page is the number
+        to continue from, also in another process and after a restart.
+
+        Without a number there are no events in the page, and its `last` is that of the newest. Progress and output of a
+        call are among them if it belongs to a turn or is a background run. In memory, the log begins with the first
+        look at it, and has the latest 10,000 events of this runtime.
+        """
+        parts = self._open_parts()
+        require_count("limit", limit)
+        return await parts.event_log.after(after, limit)
 
     def _open_parts(self) -> Parts:
         lifetime = self._parts.shared.lifetime
@@ -482,6 +507,11 @@ def runtime_of(session: Session) -> Runtime:
     if not isinstance(session.opened_by, Runtime):
         raise ToolwrightError(f"{session!r} was not taken from a runtime; use runtime.session(...)")
     return session.opened_by
+
+
+def tokens_of(runtime: Runtime) -> TokenStore:
+    """The tokens by which callers of the HTTP service are known."""
+    return runtime._open_parts().shared.stores().tokens
 
 
 def open_app(app: AppSettings, store: str | Path | Store, options: OpenOptions) -> Opening[Runtime]:
@@ -526,9 +556,15 @@ async def _start(runtime: Runtime, parts: Parts, options: OpenOptions) -> None:
         parts.event_files.append(EventFile(runtime.subscribe(), events_file))
     # Before the recovery, which runs calls of their tools.
     await parts.remote.open(parts.app, parts.arranged, parts.sessions)
+    if parts.app.telemetry is not None:
+        parts.closing.append(parts.app.telemetry.opened(lambda: _state_of(runtime.worker)))
     if options.get("recover"):
         await runtime.recover()
     parts.background.open()
+
+
+def _state_of(worker: Worker | None) -> Mapping[str, Any] | None:
+    return None if worker is None else worker.state()
 
 
 async def _close_after(error: BaseException, close: Callable[[], Awaitable[None]]) -> None:
@@ -571,6 +607,8 @@ async def _stop(parts: Parts) -> None:
             await parts.shared.model.release()
     for file in parts.event_files:
         await file.close()
+    for close in parts.closing:
+        close()
     await parts.storage.close()
 
 

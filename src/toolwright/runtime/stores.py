@@ -15,6 +15,7 @@ from toolwright.clock import Clock
 from toolwright.crash_seams import crash_seams
 from toolwright.effects.memory import MemoryStore
 from toolwright.effects.step_replay import JournaledController
+from toolwright.runtime.event_log import MemoryRows
 from toolwright.session.secrets.master_keys import KeyProvider, default_keys
 from toolwright.session.secrets.vault import Vault
 from toolwright.stores.contracts.sessions import MessageStore
@@ -62,6 +63,13 @@ class MemoryServices:
             self._stores.fill_messages(self._messages.take())
         stores: BackgroundStores = self._stores
         return stores
+
+    async def event_log(self) -> MemoryRows:
+        """The event log of the stores, which is written from now on."""
+        self.get()
+        rows: MemoryRows = self._stores.events
+        await rows.begin()
+        return rows
 
     def messages(self) -> MessageStore:
         """The messages of sessions, for turns: as long as nobody else uses the stores, these are not made for them."""

@@ -7,6 +7,7 @@ runtime. Nothing is assigned to a part after it was made.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -24,6 +25,7 @@ from toolwright.clock import Clock, Deadlines
 from toolwright.event_file import EventFile
 from toolwright.runtime.agents import Agents
 from toolwright.runtime.capabilities import Arranged, LateCapabilities
+from toolwright.runtime.event_log import MOST, MemoryEventLog
 from toolwright.runtime.lifespan import LifespanTask
 from toolwright.runtime.remote_tools import RemoteConnections
 from toolwright.runtime.stores import Storage
@@ -34,6 +36,7 @@ from toolwright.session.core import BackgroundClients
 from toolwright.session.inbox import Inbox
 from toolwright.session.open_sessions import OpenSessions
 from toolwright.session.parts import Lifetime, SharedParts, TurnDefaults
+from toolwright.stores.contracts.event_log import EventLogStore
 from toolwright.stores.contracts.sessions import Quotas
 from toolwright.tools.model import HoldsConnections, ModelClient
 from toolwright.tools.registry import ToolSource
@@ -59,7 +62,10 @@ class Parts:
     remote: RemoteConnections
     inbox: Inbox
     archives: Archives
+    event_log: EventLogStore
     event_files: list[EventFile] = field(default_factory=list)
+    closing: list[Callable[[], None]] = field(default_factory=list)
+    """Called when everything else is closed."""
 
 
 def wire(
@@ -90,6 +96,7 @@ def wire(
             context=app.context or ContextWindow(),
         ),
         deps=deps,
+        tracing=app.telemetry,
         effects=storage.effects,
         new_journal=storage.new_journal,
         stores=storage.stores,
@@ -151,6 +158,11 @@ def wire(
         remote=remote,
         inbox=inbox,
         archives=Archives(shared, sessions, in_memory),
+        event_log=(
+            shared.stores().events
+            if storage.durable
+            else MemoryEventLog(lambda: shared.events.subscribe(None, MOST), storage.memory.event_log)
+        ),
     )
 
 

@@ -169,6 +169,7 @@ class SessionCore:
             open_agent=asked.open_agent,
             model=shared.model,
             deps=shared.deps,
+            tracing=shared.tracing,
         )
         # Each background run has an environment of its own; all redact the secrets of the session.
         self._environments: list[CallEnvironment[ActiveCall]] = [self.environment]

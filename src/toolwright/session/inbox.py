@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
@@ -31,7 +31,14 @@ from toolwright.tools.subject import Subject
 from toolwright.tools.tool import Tool
 from toolwright.tools.validation_messages import json_path
 
+MOST_NAME = 256
+"""Characters of the name of a person who decides, and of the text that tells from where."""
 _QUESTIONS: tuple[WaitKind, ...] = ("question",)
+
+
+class _Who(NamedTuple):
+    by: str | None
+    via: str | None
 
 
 class Inbox:
@@ -131,9 +138,11 @@ class Inbox:
         waits = await controller.waits.waiting(session, _QUESTIONS)
         return [to_question(wait, controller.write_key(wait.key)) for wait in waits]
 
-    async def answer(self, key: str, value: object, by: str | None, session: str | None = None) -> Resolved:
+    async def answer(
+        self, key: str, value: object, by: str | None, via: str | None, session: str | None = None
+    ) -> Resolved:
         """Answer a question, with a value that fits its schema."""
-        named, who, payload = self._read(key, "question", of=session), _who(by), _json(value)
+        named, who, payload = self._read(key, "question", of=session), _who(by, via), _json(value)
         asked = await self._question(named)
         if asked.resolution is None:
             posed = jsonx.decode(asked.detail, type=Posed)
@@ -144,18 +153,21 @@ class Inbox:
                     f"Nothing was answered, and the question {named.name!r} stays open. This answer cannot be taken: "
                     f"{said}"
                 )
-        stands = _shown(await self._controller.resolve(named, Resolution("ok", self._clock.now(), payload, by=who)))
+        resolution = Resolution("ok", self._clock.now(), payload, by=who.by, via=who.via)
+        stands = _shown(await self._controller.resolve(named, resolution))
         return replace(stands, value=await self._redacted(named.call.session, stands.value))
 
-    async def decline(self, key: str, reason: str | None, by: str | None, session: str | None = None) -> Resolved:
+    async def decline(
+        self, key: str, reason: str | None, by: str | None, via: str | None, session: str | None = None
+    ) -> Resolved:
         """Decline a question."""
-        named, who, said = self._read(key, "question", of=session), _who(by), reason
+        named, who, said = self._read(key, "question", of=session), _who(by, via), reason
         if reason is not None:
             if isinstance(reason, str) and len(reason) > MOST_MESSAGE:
                 raise ToolwrightError(f"The reason has {len(reason)} characters and may have {MOST_MESSAGE}")
             said = await self._sessions.redacted(named.call.session, reason)
         await self._question(named)
-        resolution = Resolution("error", self._clock.now(), reason=said, by=who)
+        resolution = Resolution("error", self._clock.now(), reason=said, by=who.by, via=who.via)
         stands = _shown(await self._controller.resolve(named, resolution))
         return replace(stands, value=await self._redacted(named.call.session, stands.value))
 
@@ -186,11 +198,12 @@ class Inbox:
         arguments: Mapping[str, Any] | None,
         always: Mapping[str, Any] | None,
         by: str | None,
+        via: str | None,
         session: str | None = None,
     ) -> Resolved:
         """Let a call run. Other arguments are checked first where the tool is known here."""
         named = self._read(key, *APPROVALS, of=session)
-        resolution = _approved(self._clock.now(), arguments, by, always)
+        resolution = _approved(self._clock.now(), arguments, _who(by, via), always)
         if arguments is not None and (asked := await self._asked(named)) is not None:
             about = jsonx.decode(asked.detail, type=Asked)
             tool = self._sessions.tool(asked.key.call.session, about.tool)
@@ -205,13 +218,14 @@ class Inbox:
         reason: str | None,
         always: Mapping[str, Any] | None,
         by: str | None,
+        via: str | None,
         session: str | None = None,
     ) -> Resolved:
         """Deny a call."""
         named, said = self._read(key, *APPROVALS, of=session), reason
         if reason is not None:
             said = await self._sessions.redacted(named.call.session, reason)
-        resolution = _denied(self._clock.now(), said, by, always)
+        resolution = _denied(self._clock.now(), said, _who(by, via), always)
         remembered = None if always is None else await self._remembered(named, "deny", always, resolution)
         return _shown(await self._controller.resolve(named, resolution, remembered))
 
@@ -307,7 +321,7 @@ def require_fitting(tool: Tool, arguments: Mapping[str, Any]) -> None:
 
 
 def _approved(
-    at: float, arguments: Mapping[str, Any] | None, by: str | None, always: Mapping[str, Any] | None = None
+    at: float, arguments: Mapping[str, Any] | None, who: _Who, always: Mapping[str, Any] | None = None
 ) -> Resolution:
     """The resolution that lets a call run, with the arguments it asked for or with others.
 
@@ -316,30 +330,45 @@ def _approved(
     """
     if arguments is not None and not isinstance(arguments, Mapping):
         raise ToolwrightError(f"The arguments {arguments!r:.200} are not an object; use a mapping")
-    who = _who(by)
     try:
         payload = jsonx.encode(Said(None if arguments is None else dict(arguments)))
     except (TypeError, ValueError, RecursionError) as error:
         raise ToolwrightError(f"The arguments have no JSON form: {error}") from error
     if always is not None:
         payload = jsonx.encode({**jsonx.decode(payload), "always": jsonx.decode(_pattern(always))})
-    return Resolution("ok", at, payload, by=who)
+    return Resolution("ok", at, payload, by=who.by, via=who.via)
 
 
-def _denied(at: float, reason: str | None, by: str | None, always: Mapping[str, Any] | None = None) -> Resolution:
+def _denied(at: float, reason: str | None, who: _Who, always: Mapping[str, Any] | None = None) -> Resolution:
     """The resolution that denies a call.
 
     Raises:
         ToolwrightError: the pattern has no JSON form.
     """
     payload = b"null" if always is None else jsonx.encode({"always": jsonx.decode(_pattern(always))})
-    return Resolution("error", at, payload, reason=reason, by=_who(by))
+    return Resolution("error", at, payload, reason=reason, by=who.by, via=who.via)
 
 
-def _who(by: object) -> str | None:
-    if by is not None and (not isinstance(by, str) or not by):
-        raise ToolwrightError(f"by={by!r:.200} does not say who decides; use a name, or leave it out")
-    return None if by is None else encodable(by)
+def _who(by: object, via: object) -> _Who:
+    """Who decides, and from where: text of one line that people read in a list.
+
+    Raises:
+        ToolwrightError: one of them is empty, too long, or has characters that are not shown, by which it could look
+            like another one.
+    """
+    said = {"by": by, "via": via}
+    for parameter, text in said.items():
+        if text is None:
+            continue
+        about = {"by": "who decides; use a name", "via": "from where; use an address or a program"}[parameter]
+        if not isinstance(text, str) or not text:
+            raise ToolwrightError(f"{parameter}={text!r:.200} does not say {about}, or leave it out")
+        if len(text) > MOST_NAME or not encodable(text).isprintable():
+            raise ToolwrightError(
+                f"{parameter}={text!r:.200} is not one line of up to {MOST_NAME} visible characters; shorten it, or "
+                "leave it out"
+            )
+    return _Who(*(None if text is None else encodable(str(text)) for text in said.values()))
 
 
 def _pattern(pattern: object) -> bytes:
@@ -361,7 +390,7 @@ def _remember(
     """
     asked = jsonx.decode(wait.detail, type=Asked)
     written, at, reason = _pattern(pattern), resolution.at, resolution.reason
-    return Remembered(wait.key.call.session, asked.tool_id, effect, written, at, reason, resolution.by)
+    return Remembered(wait.key.call.session, asked.tool_id, effect, written, at, reason, resolution.by, resolution.via)
 
 
 def _shown(standing: Standing) -> Resolved:

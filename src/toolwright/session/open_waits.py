@@ -70,6 +70,7 @@ class InboxClient(Protocol):
         arguments: Mapping[str, Any] | None,
         always: Mapping[str, Any] | None,
         by: str | None,
+        via: str | None,
         session: str | None = None,
     ) -> Resolved:
         """Let a call run."""
@@ -81,6 +82,7 @@ class InboxClient(Protocol):
         reason: str | None,
         always: Mapping[str, Any] | None,
         by: str | None,
+        via: str | None,
         session: str | None = None,
     ) -> Resolved:
         """Deny a call."""
@@ -92,11 +94,15 @@ class InboxClient(Protocol):
         """The questions that wait for a person, oldest first, or those that were decided, the newest first."""
         ...
 
-    async def answer(self, key: str, value: object, by: str | None, session: str | None = None) -> Resolved:
+    async def answer(
+        self, key: str, value: object, by: str | None, via: str | None, session: str | None = None
+    ) -> Resolved:
         """Answer a question, with a value that fits its schema."""
         ...
 
-    async def decline(self, key: str, reason: str | None, by: str | None, session: str | None = None) -> Resolved:
+    async def decline(
+        self, key: str, reason: str | None, by: str | None, via: str | None, session: str | None = None
+    ) -> Resolved:
         """Decline a question."""
         ...
 

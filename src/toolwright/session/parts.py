@@ -33,6 +33,7 @@ from toolwright.stores.contracts.store import BackgroundStores
 from toolwright.tools.model import ModelClient
 from toolwright.tools.registry import ToolSource
 from toolwright.tools.tool import Tool
+from toolwright.tools.tracing import Tracing
 from toolwright.tools.turn_protocols import Budget, ContextWindow
 
 
@@ -110,6 +111,8 @@ class SharedParts:
     call_log: CallLog
     model: ModelClient | None = None
     turn_defaults: TurnDefaults
+    tracing: Tracing | None = None
+    """Makes the spans of calls, turns and requests to models, where the app has telemetry."""
     deps: Any = NO_LIFESPAN
     """The value of the app's lifespan in this process."""
 

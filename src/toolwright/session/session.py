@@ -246,6 +246,7 @@ class Session:
         arguments: Mapping[str, Any] | None = None,
         always: Mapping[str, Any] | None = None,
         by: str | None = None,
+        via: str | None = None,
     ) -> Resolved:
         """Let a call of the session run, as `runtime.approve` does.
 
@@ -253,7 +254,7 @@ class Session:
             KeyRefused: as for `runtime.approve`, or the key is of another session.
             ToolwrightError: the other arguments do not fit the tool.
         """
-        return await self._inbox.approve(key, arguments, always, by, self.id)
+        return await self._inbox.approve(key, arguments, always, by, via, self.id)
 
     async def deny(
         self,
@@ -262,13 +263,14 @@ class Session:
         reason: str | None = None,
         always: Mapping[str, Any] | None = None,
         by: str | None = None,
+        via: str | None = None,
     ) -> Resolved:
         """Deny a call of the session, as `runtime.deny` does.
 
         Raises:
             KeyRefused: as for `runtime.deny`, or the key is of another session.
         """
-        return await self._inbox.deny(key, reason, always, by, self.id)
+        return await self._inbox.deny(key, reason, always, by, via, self.id)
 
     async def resolve(self, key: str, value: object = None) -> Resolved:
         """Complete what a call of the session waits for, as `runtime.resolve` does.
@@ -297,22 +299,24 @@ class Session:
         """The questions of the session's tools that wait for a person, oldest first."""
         return await self._inbox.questions(self.id)
 
-    async def answer(self, key: str, value: object, *, by: str | None = None) -> Resolved:
+    async def answer(self, key: str, value: object, *, by: str | None = None, via: str | None = None) -> Resolved:
         """Answer a question of the session, as `runtime.answer` does.
 
         Raises:
             KeyRefused: as for `runtime.answer`, or the key is of another session.
             ToolwrightError: the answer does not fit the schema of the question, which stays open.
         """
-        return await self._inbox.answer(key, value, by, self.id)
+        return await self._inbox.answer(key, value, by, via, self.id)
 
-    async def decline(self, key: str, reason: str | None = None, *, by: str | None = None) -> Resolved:
+    async def decline(
+        self, key: str, reason: str | None = None, *, by: str | None = None, via: str | None = None
+    ) -> Resolved:
         """Decline a question of the session, as `runtime.decline` does.
 
         Raises:
             KeyRefused: as for `runtime.decline`, or the key is of another session.
         """
-        return await self._inbox.decline(key, reason, by, self.id)
+        return await self._inbox.decline(key, reason, by, via, self.id)
 
     @property
     def _inbox(self) -> InboxClient:

@@ -263,7 +263,8 @@ class ConnectionRequired(Struct, frozen=True, gc=False):
 
 
 class Decision(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A person's decision about a call that needed an approval, or about a question of its tool: by whom, when, why.
+    """A person's decision about a call that needed an approval, or about a question of its tool: by whom, when, from
+    where, why.
 
     `verdict` is "approved" or "denied", for a question "answered" or "declined", "expired" where nobody decided in
     time, or "cancelled". `edited` means that a person gave other arguments, which are then in `arguments`. `always`
@@ -281,6 +282,7 @@ class Decision(Struct, frozen=True, gc=False, omit_defaults=True):
     edited: bool = False
     always: bool = False
     arguments: Any = None
+    via: str | None = None
 
     @property
     def note(self) -> str | None:

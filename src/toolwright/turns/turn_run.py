@@ -49,6 +49,7 @@ from toolwright.tools.model import (
 from toolwright.tools.outcome import Failure, ToolOutcome
 from toolwright.tools.registry import Snapshot, find
 from toolwright.tools.service_protocols import Message
+from toolwright.tools.tracing import LinkKind
 from toolwright.tools.turn_protocols import Budget, ContextWindow, TurnOutcome, TurnState, TurnStatus, TurnWait
 from toolwright.turns import conversation as stored
 from toolwright.turns.context_window import (
@@ -60,7 +61,7 @@ from toolwright.turns.context_window import (
     Shortened,
 )
 from toolwright.turns.event_log import TurnLog
-from toolwright.turns.model_call import ask, read_answer
+from toolwright.turns.model_call import ask, model_spec, read_answer
 from toolwright.turns.structured import AnswerForm
 
 log = logging.getLogger("toolwright.turns")
@@ -88,6 +89,8 @@ class TurnOptions(Struct, frozen=True, omit_defaults=True):
     """True when the model was opened by its name: any process may open it again."""
     server: str | None = None
     """The server of the model, where it says so."""
+    trace: str = ""
+    """The trace of the program that asked, where it has one."""
 
 
 class Progress(Struct, omit_defaults=True):
@@ -108,6 +111,8 @@ class Progress(Struct, omit_defaults=True):
     """Calls of tools that its sub-agents made."""
     shortened: Shortened | None = None
     """The results that requests left out for the first time, since the last answer that is in the history."""
+    trace: str = ""
+    """The trace of the first work on it, where that was traced."""
 
     @property
     def total(self) -> Usage:
@@ -244,6 +249,26 @@ class TurnRun:
         Raises:
             StoreError: the store failed, or another process has the turn now. It is left as it is.
         """
+        tracing = self._core.shared.tracing
+        if tracing is None:
+            return await self._work()
+        above, before = self._core.opened_by, self._progress.trace
+        why: LinkKind = "continued" if self._was_left or self.batch is not None else "takeover"
+        with tracing.turn(
+            self._core.id,
+            self.id,
+            model_spec(self.model),
+            None if above is None else above.name,
+            self._options.trace,
+            before,
+            why,
+        ) as span:
+            self._progress.trace = before or span.trace
+            outcome = await self._work()
+            span.ended(outcome)
+            return outcome
+
+    async def _work(self) -> TurnOutcome:
         self._task = asyncio.current_task()
         self._begun = self._clock.monotonic()
         budget = self._options.budget
@@ -275,6 +300,8 @@ class TurnRun:
     async def _loop(self) -> TurnOutcome:
         if self.batch is None and self._answer is None and self._progress.model_calls == 0 and not self._resumed:
             self._log.add("turn.started", {"turn": self.id})
+            if self._progress.trace and self._setting.durable:
+                await self._write("running")  # else nobody who takes it over could link to this work
         elif self.batch is not None or self._resumed:
             taken_over = self.batch is None and not self._was_left
             self._log.add("turn.continued", {"turn": self.id, "taken_over": taken_over})
@@ -439,10 +466,25 @@ class TurnRun:
         deadline.add(self)
         self._asking = True
         try:
-            return await ask(self._setting.model, request, self._used_ids, self._log.add, self._clock)
+            return await self._ask_traced(request)
         finally:
             self._asking = False
             deadline.discard(self)
+
+    async def _ask_traced(self, request: ModelRequest) -> tuple[ModelAnswer, bytes]:
+        model, tracing, redactor = self._setting.model, self._core.shared.tracing, self._core.environment.redactor
+        if tracing is None:
+            return await ask(model, request, self._used_ids, self._log.add, self._clock)
+        with tracing.model_call(model, request, None if redactor is None else redactor.json) as span:
+
+            def tell(kind: str, data: dict[str, Any]) -> None:
+                if kind == "model.retrying":
+                    span.retrying(data)
+                self._log.add(kind, data)
+
+            answered = await ask(model, request, self._used_ids, tell, self._clock)
+            span.answered(self._without_secrets(answered[0]))
+            return answered
 
     @cached_property
     def _instructions(self) -> str:

@@ -557,7 +557,15 @@ class Turns:
                 "model of its app; give the name of a model, or leave `model` out to use the model of the app"
             )
         stored = TurnOptions(
-            model_spec(model), budget, schema, choice, parallel, longest, is_opened_by_name(model), server_of(model)
+            model_spec(model),
+            budget,
+            schema,
+            choice,
+            parallel,
+            longest,
+            is_opened_by_name(model),
+            server_of(model),
+            "" if self.shared.tracing is None else self.shared.tracing.current(),
         )
         new = NewTurn(
             id=id,

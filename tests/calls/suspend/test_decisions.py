@@ -8,8 +8,9 @@ import apsw
 import pytest
 
 from tests.calls.suspend.test_approvals import Shell, asked, rm
+from tests.effects.watching import waiting
 from tests.support import fail_after
-from toolwright import Failure, Policy, Runtime, ToolCall, ToolwrightError, tool
+from toolwright import Failure, Policy, Runtime, ToolCall, ToolContext, ToolwrightError, tool
 from toolwright.clock import rfc3339
 from toolwright.testing import FakeClock
 from toolwright.wire.detect import PROVIDERS
@@ -30,7 +31,7 @@ async def test_who_decided_and_when_is_in_the_outcome_and_stays_there(place, ope
     runtime = await open_runtime(place, *shell.tools, clock=clock)
     events = runtime.subscribe()
     async with fail_after(10):
-        outcome = await decided(runtime, events, lambda key: runtime.approve(key, by="ann"))
+        outcome = await decided(runtime, events, lambda key: runtime.approve(key, by="ann", via="http 10.0.0.7"))
         denied = await decided(
             runtime, events, lambda key: runtime.deny(key, by="bob", reason="too risky"), call=rm("/b", "c2")
         )
@@ -46,10 +47,43 @@ async def test_who_decided_and_when_is_in_the_outcome_and_stays_there(place, ope
         "by": "ann",
         "edited": False,
         "always": False,
+        "via": "http 10.0.0.7",
     }
+    assert [one.decision.via for one in await runtime.decisions()] == [None, "http 10.0.0.7"]
     assert (await runtime.session("s").call("ls", path="/")).decision is None
     (record, *_) = runtime.log.query(call_id="c1")
     assert record.outcome.decision == decision
+
+
+@pytest.mark.parametrize(
+    "text", ["", 7, "a" * 257, "ann\nbob", "\0call", "ann\x1b[31m", "an\u202en", "an\u200bn"], ids=range(8)
+)
+@pytest.mark.parametrize("parameter", ["by", "via"])
+async def test_who_decides_and_from_where_is_one_short_line_that_is_visible(place, open_runtime, parameter, text):
+    @tool(approval="required")
+    async def act(ctx: ToolContext) -> str:
+        return str(await ctx.ask("size", "Which size?"))
+
+    runtime = await open_runtime(place, act)
+    events, session, who = runtime.subscribe(), runtime.session("s"), {parameter: text}
+    async with fail_after(10):
+        batch = session.start_batch([ToolCall(id="c1", name="act")])
+        key = (await asked(runtime, events)).key
+        for refused in (runtime.approve, runtime.deny, session.approve, session.deny):
+            with pytest.raises(ToolwrightError, match=f"{parameter}=.*leave it out"):
+                await refused(key, **who)
+        await runtime.approve(key, **{parameter: "☀" * 256})
+        await waiting(events)
+        (question,) = await runtime.questions()
+        with pytest.raises(ToolwrightError, match=f"{parameter}=.*leave it out"):
+            await runtime.answer(question.key, "M", **who)
+        with pytest.raises(ToolwrightError, match=f"{parameter}=.*leave it out"):
+            await runtime.decline(question.key, **who)
+        await runtime.answer(question.key, "M", by="ann", via="desk")
+        (outcome,) = await batch
+    assert getattr(outcome.decision, parameter) == "☀" * 256
+    (answered,) = await runtime.questions(decided=True)
+    assert (answered.decision.by, answered.decision.via) == ("ann", "desk")
 
 
 async def test_past_decisions_are_listed_a_page_at_a_time(place, open_runtime):
@@ -99,7 +133,9 @@ async def test_a_call_that_runs_by_a_decision_for_always_says_whose_it_was(place
     runtime = await open_runtime(place, *shell.tools)
     events, session = runtime.subscribe(), runtime.session("s")
     async with fail_after(10):
-        first = await decided(runtime, events, lambda key: runtime.approve(key, by="ann", always={"path": "/tmp/*"}))
+        first = await decided(
+            runtime, events, lambda key: runtime.approve(key, by="ann", via="desk", always={"path": "/tmp/*"})
+        )
         (later,) = await session.run_batch([rm("/tmp/b", "c2")])
         await decided(
             runtime, events, lambda key: runtime.deny(key, by="bob", always={"path": "/x"}), call=rm("/x", "c3")
@@ -108,6 +144,7 @@ async def test_a_call_that_runs_by_a_decision_for_always_says_whose_it_was(place
     assert first.decision.always
     assert (later.decision.verdict, later.decision.by, later.decision.always) == ("approved", "ann", True)
     assert later.decision.at == first.decision.at
+    assert later.decision.via == "desk"
     assert (never.decision.verdict, never.decision.by, never.decision.always) == ("denied", "bob", True)
 
 

@@ -198,6 +198,8 @@ class Lane(Struct):
 def begin(call: ActiveCall) -> Coroutine[Any, Any, None] | None:
     """Take the tool's first step, in the call's context. None when that ended it, else what must be awaited."""
     CURRENT.set(call)
+    if call.span is not None:
+        call.span.enter()
     if call.cancel_reason is not None:
         end_now(call, cancelled(call))
         return None

@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from toolwright.calls.active_call import ActiveCall
-from toolwright.calls.around import InChild
+from toolwright.calls.around import Around, InChild
 from toolwright.calls.execute.cancel import start_time
 from toolwright.calls.execute.enclose import attempt_of
 from toolwright.calls.failures import NotBegun
@@ -87,7 +87,10 @@ class ChildProcessExecutor:
             in_child = call.env.processes.run
             if crash_seams.tool_code is not None:  # Around the child: it is this process that is killed.
                 in_child = crash_seams.tool_code(in_child, "async")
-            code = InChild(plan.around, attempt_of(call), plan.invoke) if plan.around else plan.invoke
+            around: tuple[Around, ...] = plan.around
+            if call.span is not None and (inside := call.span.in_child()) is not None:
+                around = (inside, *around)
+            code = InChild(around, attempt_of(call), plan.invoke) if around else plan.invoke
             return await in_child(code, call.arguments or {}, described, self._hear, self._hold, name=call.name)
         except MachineError as fault:
             raise NotBegun(fault) from fault

@@ -71,8 +71,8 @@ def settle(call: ActiveCall, result: Any) -> ToolOutcome | None:
         return _settle_redacted(call, result, call.env.redactor)
     tool, context = call.tool, call.owner.context
     if not special and not context.hooked and tool is not None:
-        # What most tools give, by the shortest way: the same as below, for a value that needs nothing but encoding and a
-        # look at its schema.
+        # What most tools give, by the shortest way: the same as below, for a value that needs nothing but encoding and
+        # a look at its schema.
         try:
             if payload is None:
                 payload = _encode_unchecked(result)

@@ -24,7 +24,7 @@ class MemoryJournal:
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
-        # By scope and id. Not by scope alone: where each call has a scope of its own, each would have a dict of its own.
+        # By scope and id. Where each call has a scope of its own, a dict for each scope would be one for each call.
         self._calls: dict[tuple[str, str], Remembered] = {}
 
     def admit(self, calls: Sequence[ActiveCall]) -> Coroutine[Any, Any, None] | None:
@@ -54,9 +54,13 @@ class MemoryJournal:
             require_same(call, before.name, known.tool_id, known.arguments)
             call.outcome = None  # of a call that could not run now: the outcome of the other one stands
             call.shares = before
+            if call.span is not None and before.span is not None:
+                call.span.link(before.span.trace, "shared")
             before.sharers = (*before.sharers, call)
             return False
         require_same(call, before.tool, known.tool_id, known.arguments)
+        if call.span is not None:
+            call.span.link(known.trace, "replay")
         again = call.outcome is None and before.status == "connection_required"
         call.outcome = replace(before, replayed=True)
         return again
@@ -102,6 +106,8 @@ class MemoryJournal:
                 self._forget(call)
             else:
                 remembered.end = outcome
+                if call.span is not None:
+                    remembered.trace = call.span.trace
         suspension = call.suspension
         if suspension is not None and not (call.remembered and outcome.status == "connection_required"):
             self._store.leave(suspension.key)  # else it may run again

@@ -164,6 +164,7 @@ class StoreJournal:
             require_same(call, before.tool, before.tool_id, before.arguments)
             if entry.outcome is not None:
                 call.outcome = replace(entry.outcome, replayed=True)
+                _link(call, entry)
             # Else it is unfinished: a process that can run it decides how it continues.
 
     def _run_elsewhere(self, entries: list[Entry | None]) -> bool:
@@ -177,10 +178,14 @@ class StoreJournal:
         other = self._live.get(key)
         if entry.outcome is not None:
             call.outcome = replace(entry.outcome, replayed=True)
+            _link(call, entry)
         elif other is not None:
             call.shares = other
             other.sharers = (*other.sharers, call)
+            if call.span is not None and other.span is not None:
+                call.span.link(other.span.trace, "shared")
         else:
+            _link(call, entry)
             call.key = key
             self._live[key] = call
             call.past = Past("left", entry.started_at, entry.pending, entry.crashes)
@@ -306,14 +311,24 @@ def _fault_of(call: ActiveCall, job: asyncio.Future[bool]) -> Exception | None:
     return fault
 
 
+def _link(call: ActiveCall, entry: Entry) -> None:
+    """Link the span of a call to the span of its first execution, if both were traced."""
+    trace = entry.intent.trace
+    if call.span is not None and trace is not None:
+        call.span.link(trace, "replay" if entry.outcome is not None else "takeover" if entry.cut_off else "continued")
+
+
 def _intent(call: ActiveCall, key: CallKey, batch: str, now: float, under: bytes | None = None) -> Intent:
+    trace = None if call.span is None else call.span.trace or None
     if call.tool is None:
-        return Intent(key, batch, call.position, call.name, "", call.raw, call.source, call.parent_id, now, True)
+        return Intent(
+            key, batch, call.position, call.name, "", call.raw, call.source, call.parent_id, now, True, None, trace
+        )
     about = call.tool.definition
     arguments = call.raw if about.secret is None and call.parent_id is None else written_arguments(call)
     rerun = about.on_crash == "rerun"
     return Intent(
-        key, batch, call.position, call.name, about.id, arguments, call.source, call.parent_id, now, rerun, under
+        key, batch, call.position, call.name, about.id, arguments, call.source, call.parent_id, now, rerun, under, trace
     )
 
 

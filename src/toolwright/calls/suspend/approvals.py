@@ -204,7 +204,9 @@ async def ask_approval(call: ActiveCall, request: ApprovalRequest) -> Failure | 
         if remembered is not None:
             call.decided_by = remembered_rule(remembered)
             verdict: Verdict = "approved" if remembered.effect == "allow" else "denied"
-            call.decision = Decision(verdict, remembered.at, remembered.by, remembered.reason, always=True)
+            call.decision = Decision(
+                verdict, remembered.at, remembered.by, remembered.reason, always=True, via=remembered.via
+            )
             return None if remembered.effect == "allow" else _denied(call, request, remembered.reason)
     opened = functools.partial(say_waiting, call, request.kind, request.rule)
     try:
@@ -310,7 +312,12 @@ def decision_of(resolution: Resolution) -> tuple[Decision, Said]:
     """The decision, with the person's text about the arguments."""
     said = jsonx.decode(resolution.payload, type=Said | None) or Said()
     decision = Decision(
-        _VERDICTS[resolution.status], resolution.at, resolution.by, resolution.reason, always=said.always is not None
+        _VERDICTS[resolution.status],
+        resolution.at,
+        resolution.by,
+        resolution.reason,
+        always=said.always is not None,
+        via=resolution.via,
     )
     return decision, said
 

@@ -180,9 +180,14 @@ class ActiveCallServices:
             options = await off_loop(size, call.env.redactor.value, options)
 
         async def ask(messages: Any, options: dict[str, Any]) -> Any:
-            answer = await model.complete(
-                ModelRequest(call.env.session_id, messages, options, call.call_id, call.name, call.owner.scope)
-            )
+            request = ModelRequest(call.env.session_id, messages, options, call.call_id, call.name, call.owner.scope)
+            if call.env.tracing is None:
+                answer = await model.complete(request)
+            else:
+                redactor = call.env.redactor
+                with call.env.tracing.model_call(model, request, None if redactor is None else redactor.json) as span:
+                    answer = await model.complete(request)
+                    span.answered(answer)
             return answer.text if isinstance(answer, ModelAnswer) else answer
 
         # Asked again after a crash: that costs, and changes nothing.

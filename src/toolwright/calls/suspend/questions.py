@@ -91,7 +91,9 @@ def to_question(wait: Wait, key: str, number: int | None = None) -> Question:
     posed, call, resolution = jsonx.decode(wait.detail, type=Posed), wait.key.call, wait.resolution
     decision = answer = None
     if resolution is not None:
-        decision = Decision(_VERDICTS[resolution.status], resolution.at, resolution.by, resolution.reason)
+        decision = Decision(
+            _VERDICTS[resolution.status], resolution.at, resolution.by, resolution.reason, via=resolution.via
+        )
         answer = jsonx.decode(resolution.payload) if resolution.status == "ok" else None
     return Question(
         key=key,

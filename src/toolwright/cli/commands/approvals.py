@@ -24,7 +24,7 @@ from toolwright.cli.input.apps import app_of_store, tools_of_store
 from toolwright.cli.input.arguments import read_object
 from toolwright.cli.input.pick_request import Chosen, Request, choose, open_requests, told_request
 from toolwright.cli.input.stores import opened, require_store
-from toolwright.cli.run_turns import user_name
+from toolwright.cli.run_turns import this_terminal, user_name
 from toolwright.errors import KeyRefused
 from toolwright.session.inbox import require_fitting
 from toolwright.session.open_waits import Resolved
@@ -251,7 +251,7 @@ async def _settle(
         decide: Any = runtime.approve if verb == "approve" else runtime.deny
         for one in chosen:
             try:
-                ends.append(await decide(one.key, **said, by=user_name()))
+                ends.append(await decide(one.key, **said, by=user_name(), via=this_terminal()))
             except KeyRefused as refused:  # the others have a right to be decided, and to be told of
                 ends.append(refused)
     return ends

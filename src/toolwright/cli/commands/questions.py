@@ -17,7 +17,7 @@ from toolwright.cli.input.apps import app_of_store
 from toolwright.cli.input.arguments import read_json
 from toolwright.cli.input.pick_request import Chosen
 from toolwright.cli.input.stores import opened, require_store
-from toolwright.cli.run_turns import user_name
+from toolwright.cli.run_turns import this_terminal, user_name
 from toolwright.errors import KeyRefused
 from toolwright.session.open_waits import Resolved
 
@@ -81,7 +81,7 @@ def _choose(verb: str, words: Sequence[str], given: options.Before, yes: bool) -
 async def _answer(store: str, app: App, one: Chosen, value: object) -> list[Resolved | KeyRefused]:
     async with opened(store, app) as runtime:
         try:
-            return [await runtime.answer(one.key, value, by=user_name())]
+            return [await runtime.answer(one.key, value, by=user_name(), via=this_terminal())]
         except KeyRefused as refused:
             return [refused]
 
@@ -91,7 +91,7 @@ async def _decline(store: str, app: App, chosen: Sequence[Chosen], reason: str |
     async with opened(store, app) as runtime:
         for one in chosen:
             try:
-                ends.append(await runtime.decline(one.key, reason, by=user_name()))
+                ends.append(await runtime.decline(one.key, reason, by=user_name(), via=this_terminal()))
             except KeyRefused as refused:  # the others have a right to be decided, and to be told of
                 ends.append(refused)
     return ends

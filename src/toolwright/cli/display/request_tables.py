@@ -93,10 +93,16 @@ def decision_table(requests: Sequence[Request]) -> Table:
             place(request.session, request.scope),
             Name(request.tool),
             _decided(request, decision),
-            Name(decision.by or "-"),
+            _decided_by(decision),
             moment(decision.at),
         )
     return table
+
+
+def _decided_by(decision: Decision) -> Text:
+    """Who decided, and from where."""
+    who = plain(decision.by or "-")
+    return Text.assemble(who) if decision.via is None else Text.assemble(who, "\n", (plain(decision.via), "dim"))
 
 
 def _decided(request: Request, decision: Decision) -> Text:

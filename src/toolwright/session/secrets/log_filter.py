@@ -19,11 +19,13 @@ ROOMS = (
     "calls",
     "effects",
     "events",
+    "http",
     "mcp",
     "runtime.lifespan",
     "runtime",
     "schedules",
     "session",
+    "telemetry",
     "tools",
     "turns",
 )

@@ -141,6 +141,13 @@ class BackgroundRun(Struct, frozen=True, kw_only=True):
         return origin.get("call_id") if origin.get("by") == "call" else None
 
     @property
+    def trace(self) -> str:
+        """The trace of its starter; empty if it was not traced."""
+        origin = self.provenance if isinstance(self.provenance, dict) else {}
+        trace = origin.get("trace")
+        return trace if isinstance(trace, str) else ""
+
+    @property
     def call(self) -> CallKey:
         """The identity of its call in the journal."""
         return CallKey(self.session, scope_of(self.id), self.id)

@@ -188,6 +188,7 @@ class StoreInspector(Protocol):
         the files of their sessions, and the messages of turns in the histories of theirs. Revoked sessions and
         remembered decisions stay. Without an instant nothing is removed. Older firings of schedules are removed too,
         with schedules that are finished since; so are the keys of occurrences, unless only some sessions are pruned.
+        Events of that time leave the event log.
 
         Args:
             before: seconds since 1970, as `Retention.before` gives.

@@ -51,7 +51,8 @@ class Intent(Struct, frozen=True, gc=False):
     """A call that is about to run. `position` is its place in its batch; `rerun` means that it may simply run again.
 
     `rerun` comes from the tool's present definition, and is not stored. `authority` is JSON of the permissions of its
-    batch, where it has fewer than its program; it is stored until the call is finished.
+    batch, where it has fewer than its program; it is stored until the call is finished. `trace` is the `traceparent` of
+    its first execution, where that was traced; a call that is known keeps the one that it has.
     """
 
     key: CallKey
@@ -65,6 +66,7 @@ class Intent(Struct, frozen=True, gc=False):
     queued_at: float
     rerun: bool = False
     authority: bytes | None = None
+    trace: str | None = None
 
 
 class Entry(Struct, frozen=True, gc=False):

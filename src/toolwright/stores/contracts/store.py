@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from toolwright.stores.contracts.archives import ArchiveStore
+from toolwright.stores.contracts.event_log import EventLogStore
 from toolwright.stores.contracts.journal import JournalStore
 from toolwright.stores.contracts.run_store import RunStore
 from toolwright.stores.contracts.schedule_store import ScheduleStore
@@ -19,6 +20,7 @@ from toolwright.stores.contracts.sessions import (
     Sealed,
     SecretStore,
 )
+from toolwright.stores.contracts.tokens import TokenStore
 from toolwright.stores.contracts.triggers import TriggerStore
 from toolwright.stores.contracts.turns import TurnStore
 from toolwright.stores.contracts.waits import WaitStore
@@ -105,6 +107,9 @@ class BackgroundStores(ServiceStores, Protocol):
     """
 
     @property
+    def events(self) -> EventLogStore: ...
+
+    @property
     def runs(self) -> RunStore: ...
 
     @property
@@ -115,3 +120,6 @@ class BackgroundStores(ServiceStores, Protocol):
 
     @property
     def turns(self) -> TurnStore: ...
+
+    @property
+    def tokens(self) -> TokenStore: ...

@@ -36,7 +36,8 @@ class WaitKey(NamedTuple):
 
 
 class Resolution(Struct, frozen=True, gc=False):
-    """How a wait ended. `payload` is the JSON of its value; `by` names the person or program that decided, if known."""
+    """How a wait ended. `payload` is the JSON of its value. `by` names the person or program that decided, if known,
+    and `via` the way on which the decision came, such as an address."""
 
     status: Literal["ok", "error", "cancelled", "expired"]
     at: float
@@ -44,6 +45,7 @@ class Resolution(Struct, frozen=True, gc=False):
     failure: Failure | None = None
     reason: str | None = None
     by: str | None = None
+    via: str | None = None
 
 
 BY_CALL = "\0call"
@@ -90,6 +92,7 @@ class Remembered(Struct, frozen=True, gc=False):
     at: float
     reason: str | None = None
     by: str | None = None
+    via: str | None = None
 
 
 class Decided(Struct, frozen=True, gc=False):

@@ -56,6 +56,16 @@ CREATE TABLE crashes (
     PRIMARY KEY (session, scope, call_id)
 ) WITHOUT ROWID;
 
+-- The first execution of each call that is traced, as the W3C header `traceparent`: a replay and a takeover are linked
+-- to it.
+CREATE TABLE traces (
+    session TEXT NOT NULL,
+    scope   TEXT NOT NULL,
+    call_id TEXT NOT NULL,
+    trace   TEXT NOT NULL,
+    PRIMARY KEY (session, scope, call_id)
+) WITHOUT ROWID;
+
 -- What calls wait for. A wait is open from when it begins until it is resolved or its call is over; one that was
 -- resolved before it began has no `opened_at`. `arrived` numbers the resolutions in the order they came.
 CREATE TABLE waits (
@@ -109,7 +119,7 @@ CREATE TABLE remembered (
     pattern BLOB NOT NULL,
     at      REAL NOT NULL,
     reason  TEXT,
-    "by"    TEXT
+    "by"    TEXT, via TEXT
 );
 
 CREATE INDEX remembered_of_session ON remembered (session);
@@ -508,3 +518,101 @@ CREATE TABLE turn_steering (
     at     REAL    NOT NULL,
     PRIMARY KEY (turn, number)
 ) WITHOUT ROWID;
+
+-- Who may use the HTTP service.
+CREATE TABLE tokens (
+    id         TEXT PRIMARY KEY,
+    kind       TEXT NOT NULL, -- a token of a program, a login of a browser, or a link that makes one login
+    hash       BLOB NOT NULL, -- of the value, which is stored nowhere
+    name       TEXT NOT NULL,
+    scopes     TEXT NOT NULL,
+    sessions   TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    created_by TEXT,
+    expires_at REAL,
+    revoked_at REAL,
+    parent     TEXT           -- the token that a login was made with
+) WITHOUT ROWID;
+
+CREATE INDEX tokens_of_parent ON tokens (parent) WHERE parent IS NOT NULL;
+
+-- What happened, in one order for the whole file, so that another process can follow it.
+-- One row for one or more events of one kind: `number` is that of the last of them, and is never given twice. A row
+-- names its subject and has no content: that is read where it is stored, and is gone when that is removed.
+CREATE TABLE events (
+    number  INTEGER PRIMARY KEY,
+    session TEXT    NOT NULL,
+    kind    TEXT    NOT NULL,
+    at      REAL    NOT NULL,
+    scope   TEXT    NOT NULL DEFAULT '',
+    subject,
+    detail
+);
+
+CREATE TRIGGER noted_wait AFTER INSERT ON waits WHEN NEW.open = 1 BEGIN
+    INSERT INTO events (session, kind, at, scope, subject, detail)
+        VALUES (NEW.session, 'call.waiting', NEW.opened_at, NEW.scope, NEW.call_id, NEW.kind || ':' || NEW.name);
+END;
+CREATE TRIGGER noted_early_resolution AFTER INSERT ON waits WHEN NEW.resolution IS NOT NULL BEGIN
+    INSERT INTO events (session, kind, at, scope, subject, detail) VALUES (NEW.session, 'call.resolved',
+        (julianday('now') - 2440587.5) * 86400.0, NEW.scope, NEW.call_id, NEW.kind || ':' || NEW.name);
+END;
+CREATE TRIGGER noted_resolution AFTER UPDATE OF resolution ON waits
+    WHEN OLD.resolution IS NULL AND NEW.resolution IS NOT NULL BEGIN
+    INSERT INTO events (session, kind, at, scope, subject, detail) VALUES (NEW.session, 'call.resolved',
+        (julianday('now') - 2440587.5) * 86400.0, NEW.scope, NEW.call_id, NEW.kind || ':' || NEW.name);
+END;
+
+CREATE TRIGGER noted_run AFTER INSERT ON process_events BEGIN
+    INSERT INTO events (session, kind, at, subject, detail)
+        SELECT session, 'run.' || NEW.type, NEW.at, NEW.process, NEW.number FROM processes WHERE id = NEW.process;
+END;
+
+CREATE TRIGGER noted_turn AFTER INSERT ON turns BEGIN
+    INSERT INTO events (session, kind, at, subject) VALUES (NEW.session, 'turn.queued', NEW.created_at, NEW.id);
+END;
+CREATE TRIGGER noted_turn_events AFTER INSERT ON turn_events BEGIN
+    INSERT INTO events (number, session, kind, at, subject, detail)
+        SELECT (SELECT coalesce(max(number), 0) FROM events) + json_array_length(CAST(NEW.data AS TEXT)),
+            session, 'turn', 0, NEW.turn, NEW.last FROM turns WHERE id = NEW.turn;
+END;
+
+CREATE TRIGGER noted_message AFTER INSERT ON messages BEGIN
+    INSERT INTO events (session, kind, at, subject, detail)
+        VALUES (NEW.session, 'message.added', NEW.at, NEW.number, NEW.sender);
+END;
+
+CREATE TRIGGER noted_file AFTER INSERT ON files BEGIN
+    INSERT INTO events (session, kind, at, subject) VALUES (NEW.session, 'file.written', NEW.updated_at, NEW.path);
+END;
+CREATE TRIGGER noted_file_change AFTER UPDATE ON files BEGIN
+    INSERT INTO events (session, kind, at, subject) VALUES (NEW.session, 'file.written', NEW.updated_at, NEW.path);
+END;
+CREATE TRIGGER noted_file_removal AFTER DELETE ON files BEGIN
+    INSERT INTO events (session, kind, at, subject)
+        VALUES (OLD.session, 'file.removed', (julianday('now') - 2440587.5) * 86400.0, OLD.path);
+END;
+
+CREATE TRIGGER noted_key AFTER INSERT ON key_values BEGIN
+    INSERT INTO events (session, kind, at, subject) VALUES (NEW.session, 'kv.set', NEW.updated_at, NEW.key);
+END;
+CREATE TRIGGER noted_key_change AFTER UPDATE ON key_values BEGIN
+    INSERT INTO events (session, kind, at, subject) VALUES (NEW.session, 'kv.set', NEW.updated_at, NEW.key);
+END;
+CREATE TRIGGER noted_key_removal AFTER DELETE ON key_values BEGIN
+    INSERT INTO events (session, kind, at, subject)
+        VALUES (OLD.session, 'kv.removed', (julianday('now') - 2440587.5) * 86400.0, OLD.key);
+END;
+
+CREATE TRIGGER noted_schedule AFTER INSERT ON schedules BEGIN
+    INSERT INTO events (session, kind, at, subject) VALUES (NEW.session, 'schedule.added', NEW.created_at, NEW.id);
+END;
+CREATE TRIGGER noted_schedule_change AFTER UPDATE ON schedules
+    WHEN OLD.state IS NOT NEW.state OR OLD.next_at IS NOT NEW.next_at BEGIN
+    INSERT INTO events (session, kind, at, subject, detail) VALUES (NEW.session, 'schedule.changed',
+        (julianday('now') - 2440587.5) * 86400.0, NEW.id, NEW.state);
+END;
+CREATE TRIGGER noted_firing AFTER INSERT ON firings BEGIN
+    INSERT INTO events (session, kind, at, subject, detail)
+        SELECT session, 'schedule.fired', NEW.at, NEW.schedule, NEW.process FROM schedules WHERE id = NEW.schedule;
+END;

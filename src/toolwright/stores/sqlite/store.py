@@ -9,7 +9,7 @@ from pathlib import Path
 
 import apsw
 
-from toolwright.clock import Clock
+from toolwright.clock import Clock, SystemClock
 from toolwright.crash_seams import crash_seams
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
@@ -17,6 +17,7 @@ from toolwright.stores.contracts.sessions import Sealed
 from toolwright.stores.sqlite.calls.journal import SqliteJournalStore
 from toolwright.stores.sqlite.calls.waits import SqliteWaitStore
 from toolwright.stores.sqlite.core.codec import one
+from toolwright.stores.sqlite.core.event_rows import leave_gap
 from toolwright.stores.sqlite.core.idempotent_writes import Changes
 from toolwright.stores.sqlite.core.owners import OwnerLock, sweep
 from toolwright.stores.sqlite.core.reader import Reader
@@ -45,6 +46,7 @@ class SqliteStore:
         self.path = place.path
         self.owner = uuid7()
         self._secret = b""
+        self._clock = clock or SystemClock()
         self.fingerprints: Sealed | None = None
         self._locks: list[OwnerLock] = []
         self._writer_queue = WriterQueue(place)
@@ -103,8 +105,9 @@ class SqliteStore:
         self.fingerprints = fingerprints_of(connection)
         number = one(connection, "INSERT INTO owners (name) VALUES (?) RETURNING number", (self.owner,))
         try:
+            if not sweep(self._place):
+                leave_gap(connection, self._clock.now())
             self._locks.append(OwnerLock(self._place, number))
-            sweep(self._place)
         except BlockingIOError as error:
             raise StoreError(
                 f"The store {str(self.path)!r} cannot be opened: a program still uses another store that was here "

@@ -44,6 +44,7 @@ from toolwright.testing.conformance.session_wide import SESSION_WIDE
 from toolwright.testing.conformance.signals import SIGNALS
 from toolwright.testing.conformance.takeovers import TAKEOVERS
 from toolwright.testing.conformance.time_and_waits import TIME_AND_WAITS
+from toolwright.testing.conformance.tokens import TOKENS
 from toolwright.testing.conformance.triggers import TRIGGERS
 from toolwright.testing.conformance.turns import STORED_TURNS, TURN_OWNERS, TURNS
 from toolwright.testing.conformance.waits import WAITS
@@ -72,8 +73,9 @@ SERVICE_CASES: tuple[Case, ...] = (
     *RESOURCES,
     *CONNECTIONS,
     *ARCHIVES,
+    *TOKENS,
 )
-"""All cases for the session services of a store that has `services`."""
+"""All cases for the session services of a store that has `services`, and for its tokens."""
 TURN_CASES: tuple[Case, ...] = (*TURNS, *STORED_TURNS, *TURN_OWNERS)
 """All cases for the turns of a store that has `services`."""
 CONTROLLER_CASES: tuple[ControllerCase, ...] = (*REPLAY, *TIME_AND_WAITS)
@@ -116,6 +118,7 @@ __all__ = [
     "TAKEOVERS",
     "TEXT",
     "TIME_AND_WAITS",
+    "TOKENS",
     "TRIGGERS",
     "TURNS",
     "TURN_CASES",

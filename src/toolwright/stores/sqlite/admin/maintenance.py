@@ -19,6 +19,7 @@ from toolwright.stores.contracts.inspection import Pruned, Stats
 from toolwright.stores.contracts.journal import RUN_SCOPE
 from toolwright.stores.contracts.turns import ENDED
 from toolwright.stores.sqlite.admin.pruning import (
+    CHUNK,
     PARTS,
     InQueue,
     prune_calls,
@@ -29,6 +30,7 @@ from toolwright.stores.sqlite.admin.pruning import (
 from toolwright.stores.sqlite.background.schedules import prune_firings
 from toolwright.stores.sqlite.calls.intent_bundles import UNREADABLE
 from toolwright.stores.sqlite.core.codec import one
+from toolwright.stores.sqlite.core.event_rows import prune_events
 from toolwright.stores.sqlite.core.owners import dead_among
 from toolwright.stores.sqlite.core.side_connection import VisitorQueue, visit, visit_place
 from toolwright.stores.sqlite.core.store_file import StorePlace
@@ -139,7 +141,8 @@ async def prune(
     removed is not known any more: when it is submitted again, it runs again. The artifacts of runs stay among the files
     of their sessions, and the messages of turns in the histories of theirs. Revoked sessions and remembered decisions
     stay. Without an instant nothing is removed. Older firings of schedules are removed too, with schedules that are
-    finished since; so are the keys of occurrences, unless only some sessions are pruned.
+    finished since; so are the keys of occurrences, unless only some sessions are pruned. Events of that time leave the
+    event log.
 
     Args:
         path: the file of the store; others may have it open.
@@ -185,6 +188,10 @@ async def prune(
                         more = prune_more(connection, only, before, counts, dry_run)
             with in_front():
                 counts["firings"] = prune_firings(connection, before, sessions, dry_run)
+            more = not dry_run  # they are not counted: each belongs to something that is, or is not in the way
+            while more:
+                with in_front():
+                    more = prune_events(connection, before, sessions, CHUNK)
         if dry_run:
             return Pruned(**counts)
         if vacuum:

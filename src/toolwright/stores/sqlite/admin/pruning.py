@@ -78,7 +78,8 @@ def _prune_chunk(
             counts["spared"] += 1
             continue
         if not dry_run:
-            connection.execute(f"DELETE FROM crashes WHERE {KEY}", (session, scope, call_id))
+            for table in ("crashes", "traces"):
+                connection.execute(f"DELETE FROM {table} WHERE {KEY}", (session, scope, call_id))
         for table in ("calls", *PARTS):
             if dry_run:
                 counts[table] += one(connection, f"SELECT count(*) FROM {table} WHERE {KEY}", (session, scope, call_id))

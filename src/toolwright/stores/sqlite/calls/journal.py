@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import itertools
 import json
 import operator
@@ -29,6 +28,7 @@ from toolwright.stores.sqlite.calls.intent_bundles import (
 )
 from toolwright.stores.sqlite.calls.waits import completion_came
 from toolwright.stores.sqlite.core.codec import KEY, columns_of, encode, insert, one, packed, unpacker
+from toolwright.stores.sqlite.core.event_rows import note_batch, note_call, note_calls
 from toolwright.stores.sqlite.core.owners import dead_among
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer import Writer
@@ -73,6 +73,7 @@ _REFUSE = (
 )
 _KEEP = insert("effects", (*CallKey._fields, *Kept.__struct_fields__), "INSERT OR REPLACE")
 _CRASHED = insert("crashes", (*CallKey._fields, "count", "started_at", "steps"), "INSERT OR REPLACE")
+_TRACE = insert("traces", (*CallKey._fields, "trace"), "INSERT OR IGNORE")
 _START = f"UPDATE calls SET started_at = ? {_OWN}"
 _FINISH = (
     # A finished call needs no authority any more, unless it may be reopened.
@@ -127,6 +128,7 @@ class SqliteJournalStore:
         of_run = scope.startswith(RUN_SCOPE)
         # The calls of one batch have one authority.
         authority = intents[0].authority if intents else None
+        traced = [(*intent.key, intent.trace) for intent in intents if intent.trace is not None]
         bundle, over = (
             Bundle.of(rows, authority) if rerun and not of_run else None,
             [] if of_run else self._bundles.over(),
@@ -140,6 +142,8 @@ class SqliteJournalStore:
             for session, scope in {bundle.place} if bundle is not None else _places(intent.key for intent in intents):
                 untie(connection, session, scope)
             if bundle is not None and bundle.tie(connection):
+                connection.executemany(_TRACE, traced)
+                note_batch(connection, intents)
                 return [None] * len(rows)
             # Nearly always none of the calls is there: then they are written without being looked for.
             try:
@@ -147,15 +151,17 @@ class SqliteJournalStore:
                     write(connection, rows, intents)
             except apsw.ConstraintError:
                 return among_known(connection)
+            connection.executemany(_TRACE, traced)
             return [None] * len(rows)
 
         def write(connection: apsw.Connection, rows: Sequence[Row], intents: Sequence[Intent]) -> None:
             connection.executemany(_BEGIN, rows)
+            note_batch(connection, intents)
             if authority is not None:
                 connection.executemany(_RESTRICT, [(authority, *intent.key) for intent in intents])
 
         def among_known(connection: apsw.Connection) -> list[Entry | None]:
-            known = _find(connection, [intent.key for intent in intents])
+            known = _find(connection, [intent.key for intent in intents], traced=bool(traced))
             owners = {entry.owner for entry in known.values() if entry.outcome is None} - {self.owner}
             dead = dead_among(owners, connection, self._place)
             may_rerun = {intent.key for intent in intents if intent.rerun}
@@ -176,10 +182,15 @@ class SqliteJournalStore:
                         connection.execute(f"UPDATE calls SET owner = ? WHERE {KEY}", (self.owner, *key))
                 new = [intent for intent in intents if intent.key not in known]
                 write(connection, intent_rows(new, self.owner), new)
+                # Of a call whose first execution was not traced, the one that continues it is.
+                unfinished = {key for key, entry in known.items() if entry.outcome is None}
+                begun = unfinished | {intent.key for intent in new}
+                connection.executemany(_TRACE, [row for row in traced if row[:3] in begun])
             return [known.get(intent.key) for intent in intents]
 
         def work_and_look_up(connection: apsw.Connection) -> list[Entry | None]:
-            return [*work(connection), *map(_find(connection, list(refused), "every_call").get, refused)]
+            found = _find(connection, list(refused), "every_call", traced=bool(traced))
+            return [*work(connection), *map(found.get, refused)]
 
         # If the power fails, a call that may simply run again is as good as never begun: its outcome was not told.
         job_of = work_and_look_up if refused else work
@@ -219,7 +230,14 @@ class SqliteJournalStore:
 
     def start(self, key: CallKey, started_at: float) -> Awaitable[bool]:
         values = (started_at, *key, self.owner)
-        return self._writer.change(_START, values, functools.partial(_change, key, _START, values))
+
+        def otherwise(connection: apsw.Connection) -> bool:
+            changed = _change(key, _START, values, connection)
+            if changed:
+                note_call(connection, "call.started", key, started_at)
+            return changed
+
+        return self._writer.change(_START, values, otherwise, _note_starts)
 
     def finish(
         self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float
@@ -232,6 +250,7 @@ class SqliteJournalStore:
             if not _change(key, _FINISH, values, connection):
                 return one(connection, _IS_FINISHED, (*key, self.owner, blob)) is not None
             connection.execute(_CLOSE_WAITS, key)
+            note_call(connection, "call.finished", key, finished_at)
             return True
 
         return self._writer.do(work)
@@ -248,12 +267,14 @@ class SqliteJournalStore:
             if end.intent is not None
             for row in intent_rows([end.intent], self.owner)
         ]
+        traced = [(*end.key, end.intent.trace) for end in ended if end.intent is not None and end.intent.trace]
 
         def work(connection: apsw.Connection) -> None:
             if refused:
                 # They have no intent of this owner, so the lease of their run names the owner.
                 self._require_held(connection, {end.key.scope for end in ended if end.intent is not None})
                 connection.executemany(_REFUSE, refused)
+                connection.executemany(_TRACE, traced)
             bundles = {bundled[1] for bundled in taken if bundled is not None}
             there = {bundle for bundle in bundles if bundle.is_there(connection)}
             begun, others, keys = list[Row](), list[Row](), list[CallKey]()
@@ -267,6 +288,7 @@ class SqliteJournalStore:
                     others.append((*values, *end.key, self.owner))
                     keys.append(end.key)
             connection.executemany(_WRITE, begun)
+            finished = [end.key for end in ended]
             if others:
                 for session, scope in _places(keys):
                     untie(connection, session, scope)
@@ -274,6 +296,9 @@ class SqliteJournalStore:
                 connection.executemany(_FINISH, others)  # no trigger stands on the table: each change is a call
                 if connection.total_changes() - before != len(others):
                     self._require_finished(connection, others)
+                    finished = [key for key in finished if key not in keys]  # the others had ended before
+            if finished:
+                note_calls(connection, "call.finished", finished, ended[0].finished_at)
             connection.executemany(_CLOSE_WAITS, [end.key for end in ended if end.waited])
 
         job = self._writer.do(work, synced=not all(end.rerun for end in ended))
@@ -298,7 +323,8 @@ class SqliteJournalStore:
             if not _change(key, _FORGET, (*key, self.owner), connection):
                 return key in self._given_up and one(connection, _IS_KNOWN, key) is None
             self._give_up(key)
-            for table in ("effects", "crashes", "waits", "signals"):
+            note_call(connection, "call.forgotten", key)
+            for table in ("effects", "crashes", "waits", "signals", "traces"):
                 # A run may be sent signals before its call begins: they are not forgotten with the call.
                 if table != "signals" or not key.scope.startswith(RUN_SCOPE):
                     connection.execute(f"DELETE FROM {table} WHERE {KEY}", key)
@@ -315,7 +341,10 @@ class SqliteJournalStore:
         def work(connection: apsw.Connection) -> bool:
             untie(connection, key.session, key.scope)
             connection.execute(statement, (self.owner, *key))
-            return connection.changes() == 1 or one(connection, _IS_REOPENED, (*key, self.owner)) is not None
+            if connection.changes() == 1:
+                note_call(connection, "call.reopened", key)
+                return True
+            return one(connection, _IS_REOPENED, (*key, self.owner)) is not None
 
         return await self._writer.do(work)
 
@@ -326,6 +355,7 @@ class SqliteJournalStore:
             if not _change(key, _RELEASE, (NOBODY, *key, self.owner), connection):
                 return key in self._given_up and one(connection, _IS_RELEASED, key) is not None
             self._give_up(key)
+            note_call(connection, "call.released", key)
             return True
 
         return self._writer.do(work)
@@ -453,6 +483,11 @@ def _succeeded(job: asyncio.Future[Any]) -> bool:
 # --- rows
 
 
+def _note_starts(connection: apsw.Connection, rows: Sequence[Row]) -> None:
+    """Write down that the tools of calls began; the rows are the values of `_START`."""
+    note_calls(connection, "call.started", [CallKey(*row[1:4]) for row in rows], rows[0][0])
+
+
 def _change(key: CallKey, statement: str, values: tuple[Any, ...], connection: apsw.Connection) -> bool:
     """Change a call of this process; False when it is not there."""
     untie(connection, key.session, key.scope)
@@ -473,7 +508,10 @@ def _packed(outcomes: Iterable[ToolOutcome]) -> list[bytes]:
         return list(map(packed, plain))
 
 
-def _find(connection: apsw.Connection, keys: list[CallKey], among: str = "calls") -> dict[CallKey, Entry]:
+def _find(
+    connection: apsw.Connection, keys: list[CallKey], among: str = "calls", *, traced: bool = False
+) -> dict[CallKey, Entry]:
+    """The calls among these that are there; with the traces of their first executions, if somebody wants those."""
     ids: dict[tuple[str, str], list[str]] = {}  # nearly always of one session and scope
     for session, scope, call_id in keys:
         ids.setdefault((session, scope), []).append(call_id)
@@ -487,6 +525,10 @@ def _find(connection: apsw.Connection, keys: list[CallKey], among: str = "calls"
             (session, scope, *values),
         )
         found.update((entry.intent.key, entry) for entry in map(_entry, map(CallRow._make, rows)))
+    if traced:
+        for key, entry in found.items():
+            trace = one(connection, f"SELECT trace FROM traces WHERE {KEY}", key)
+            found[key] = replace(entry, intent=replace(entry.intent, trace=trace))
     return found
 
 

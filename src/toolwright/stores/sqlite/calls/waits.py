@@ -101,8 +101,8 @@ class SqliteWaitStore:
             _settle(connection, [key], resolution)
             if remember is not None:
                 connection.execute(
-                    'INSERT INTO remembered (session, tool_id, effect, pattern, at, reason, "by")'
-                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    'INSERT INTO remembered (session, tool_id, effect, pattern, at, reason, "by", via)'
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                     msgspec.structs.astuple(remember),
                 )
             return Standing(True, resolution)
@@ -230,7 +230,7 @@ class SqliteWaitStore:
 
     async def remembered(self, session: str) -> list[Remembered]:
         query = (
-            'SELECT session, tool_id, effect, pattern, at, reason, "by" FROM remembered WHERE session = ?'
+            'SELECT session, tool_id, effect, pattern, at, reason, "by", via FROM remembered WHERE session = ?'
             " ORDER BY number DESC"
         )
 

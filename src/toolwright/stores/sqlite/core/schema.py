@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -17,7 +18,7 @@ from toolwright.stores.sqlite.core.codec import one
 from toolwright.stores.sqlite.core.owners import sweep
 from toolwright.stores.sqlite.core.store_file import StorePlace
 
-VERSION = 9
+VERSION = 12
 """The version of the schema this code writes, in `PRAGMA user_version`."""
 APPLICATION = 0x746F6F6C
 """The number that marks a file as ours, in `PRAGMA application_id`."""
@@ -35,6 +36,8 @@ def bring_up_to_date(connection: apsw.Connection, place: StorePlace | None) -> N
     if place is None or _is_empty(connection):
         connection.execute(_HERE.joinpath("schema.sql").read_text("utf-8"))
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        if place is None:
+            without_event_log(connection)
     else:
         path = place.path
         version = require_ours(connection, path)
@@ -49,6 +52,21 @@ def bring_up_to_date(connection: apsw.Connection, place: StorePlace | None) -> N
                 connection.execute(statements)
     connection.execute(f"PRAGMA user_version = {VERSION}")
     connection.execute("INSERT OR IGNORE INTO meta (name, value) VALUES ('secret', ?)", (secrets.token_bytes(32),))
+
+
+def without_event_log(connection: apsw.Connection) -> None:
+    """Write no event log in a database in memory: unless somebody reads it, it would only grow."""
+    found: Any = connection.execute(
+        "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'noted_%'"
+    ).fetchall()
+    for (name,) in found:
+        connection.execute(f"DROP TRIGGER {name}")
+
+
+def with_event_log(connection: apsw.Connection) -> None:
+    """Write the event log in a database in memory from now on."""
+    statements = _HERE.joinpath("migrations", "0011_events.sql").read_text("utf-8")
+    connection.execute(statements[statements.index("CREATE TRIGGER") :])
 
 
 def require_ours(connection: apsw.Connection, path: Path) -> int:

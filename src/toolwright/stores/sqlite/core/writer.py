@@ -16,7 +16,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -50,10 +50,14 @@ READERS = 1_000
 """Milliseconds that readers of old pages are waited for."""
 
 
+Note = Callable[[apsw.Connection, Sequence[tuple[Any, ...]]], None]
+"""Writes down that rows were changed, whose values it gets."""
+
+
 class _Job:
     """Work to do, or where there is a `statement`, a row to change with `values`, and work for when it is not there."""
 
-    __slots__ = ("future", "loop", "statement", "synced", "values", "work", "writes")
+    __slots__ = ("future", "loop", "note", "statement", "synced", "values", "work", "writes")
 
     def __init__(
         self,
@@ -62,8 +66,10 @@ class _Job:
         statement: str | None = None,
         values: tuple[Any, ...] = (),
         synced: bool = True,
+        note: Note | None = None,
     ) -> None:
         self.work = work
+        self.note = note
         self.synced = synced
         self.writes = writes
         self.statement = statement
@@ -123,13 +129,18 @@ class Writer:
         return self._ask(_Job(work, True, synced=synced))
 
     def change(
-        self, statement: str, values: tuple[Any, ...], otherwise: Callable[[apsw.Connection], bool] | None = None
+        self,
+        statement: str,
+        values: tuple[Any, ...],
+        otherwise: Callable[[apsw.Connection], bool] | None = None,
+        note: Note | None = None,
     ) -> asyncio.Future[bool]:
-        """Change one row inside the next transaction. Changes of a kind are made in one go.
+        """Change one row inside the next transaction. Changes of a kind are made in one go, and are given to the `note`
+        of one of them in the same transaction.
 
         If there is no row, it returns the result of `otherwise`, or False. No trigger may stand on the table.
         """
-        return self._ask(_Job(otherwise, True, statement, values))
+        return self._ask(_Job(otherwise, True, statement, values, note=note))
 
     def read(self, work: Callable[[apsw.Connection], T]) -> asyncio.Future[T]:
         """Run `work`, which changes nothing, after all earlier requests; other processes are not delayed.
@@ -391,6 +402,8 @@ def _results(connection: apsw.Connection, jobs: list[_Job]) -> list[Any]:
         changed = connection.total_changes() - before
         if changed != len(rows) > 1:
             raise _Unequal  # The job whose row is gone is found when each is tried alone.
+        if changed and alike[0].note is not None:
+            alike[0].note(connection, rows)
         otherwise = None if changed else alike[0].work
         results += [bool(changed)] * len(rows) if otherwise is None else [otherwise(connection)]
     return results

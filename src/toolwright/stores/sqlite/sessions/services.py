@@ -14,6 +14,7 @@ from toolwright.stores.sqlite.core.idempotent_writes import Changes, JobsAtOnce
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.sessions.attachments import SqliteAttachmentStore
 from toolwright.stores.sqlite.sessions.connections import SqliteConnectionStore
+from toolwright.stores.sqlite.sessions.event_log import SqliteEventLog
 from toolwright.stores.sqlite.sessions.files import SqliteFilesStore
 from toolwright.stores.sqlite.sessions.keyvalue import SqliteKeyValueStore
 from toolwright.stores.sqlite.sessions.messages import SqliteMessageStore
@@ -21,6 +22,7 @@ from toolwright.stores.sqlite.sessions.resources import SqliteResourceStore
 from toolwright.stores.sqlite.sessions.secrets import SqliteSecretStore
 from toolwright.stores.sqlite.sessions.sessions import SqliteArchiveStore
 from toolwright.stores.sqlite.sessions.turns import SqliteTurnStore
+from toolwright.stores.sqlite.tokens import SqliteTokenStore
 
 _FILL = "INSERT INTO messages (session, number, sender, content, metadata, at) VALUES (?, ?, ?, ?, ?, ?)"
 
@@ -33,6 +35,7 @@ class SqliteServiceStores:
     ) -> None:
         self._changes = changes
         self._filling: set[asyncio.Future[Any]] = set()
+        self.events = SqliteEventLog(changes)
         self.files = SqliteFilesStore(changes)
         self.secrets = SqliteSecretStore(changes)
         self.archives = SqliteArchiveStore(changes, None if place is None else place.path)
@@ -45,6 +48,7 @@ class SqliteServiceStores:
         self.schedules = SqliteScheduleStore(changes)
         self.triggers = SqliteTriggerStore(changes)
         self.turns = SqliteTurnStore(changes, owner, place)
+        self.tokens = SqliteTokenStore(changes)
 
     @classmethod
     def in_memory(cls, clock: Clock | None = None) -> SqliteServiceStores:

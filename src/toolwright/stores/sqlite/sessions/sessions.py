@@ -26,12 +26,13 @@ from toolwright.stores.contracts.archives import (
 )
 from toolwright.stores.sqlite.background.runs import PENDING, abandon_resources
 from toolwright.stores.sqlite.core.codec import one
+from toolwright.stores.sqlite.core.event_rows import note_removal
 from toolwright.stores.sqlite.core.idempotent_writes import Changes
 from toolwright.stores.sqlite.core.side_connection import visit
 from toolwright.stores.sqlite.sessions.blobs import drop_blobs, put_blob
 
 T = TypeVar("T")
-_CALLS = ("calls", "bundles", "effects", "crashes", "waits", "signals", "remembered", "revoked")
+_CALLS = ("calls", "bundles", "effects", "crashes", "traces", "waits", "signals", "remembered", "revoked")
 _WORK = ("processes", "process_grants", "schedules", "triggers", "turns", "turn_numbers")
 _ORDER = {
     "files": "path",
@@ -241,6 +242,7 @@ def _remove(connection: apsw.Connection, session: str) -> None:
     for table in (*_CALLS, *_WORK, *TABLES, "usage"):
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
     drop_blobs(connection, digests)
+    note_removal(connection, session)
 
 
 def _column(name: str) -> str:

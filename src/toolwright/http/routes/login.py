@@ -1,0 +1,122 @@
+"""Logins of browsers: by a token, or by a link that works once. The browser gets a cookie that no script can read."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct, to_builtins
+from starlette.responses import RedirectResponse, Response
+
+from toolwright.http.access.caller import Caller, Scope
+from toolwright.http.access.refusals import Unauthenticated
+from toolwright.http.access.sign_in import set_cookie
+from toolwright.http.answers import JsonAnswer
+from toolwright.http.operations import Operation, ServiceRequest
+
+
+class LoginBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The token of somebody who logs in."""
+
+    token: Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class LinkQuery(Struct, frozen=True, kw_only=True):
+    """The value of a link to log in."""
+
+    link: Annotated[str, Meta(max_length=200)]
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """Who makes a request, and what they may do in which sessions."""
+
+    name: str
+    scopes: list[Scope]
+    sessions: list[str]
+    """Shell-style patterns."""
+    login: bool
+    """True for a browser that is logged in, false for a token."""
+
+
+async def get_login(request: ServiceRequest) -> Identity:
+    """Who makes this request."""
+    return _identity(await request.service.authenticate(request.raw))
+
+
+async def log_in(request: ServiceRequest[LoginBody]) -> JsonAnswer:
+    """Log a browser in by a token."""
+    login = await request.service.sign_in.login(request.raw, request.body.token)
+    seconds = login.expires_at - request.runtime.clock.now()
+    cookie = set_cookie(request.raw, login.cookie, seconds)
+    return JsonAnswer.of(to_builtins(_identity(login.caller)), 200, {"Set-Cookie": cookie})
+
+
+async def log_out(request: ServiceRequest) -> JsonAnswer:
+    """End the login of this browser, here and in the store."""
+    try:
+        caller = await request.service.sign_in(request.raw)
+    except Unauthenticated:
+        pass  # it ended before
+    else:
+        await request.service.sign_in.logout(caller)
+    return JsonAnswer(b"", 204, {"Set-Cookie": set_cookie(request.raw, "", 0)})
+
+
+async def log_in_by_link(request: ServiceRequest[None, LinkQuery]) -> Response:
+    """Log a browser in by a link, and show it the page."""
+    login = await request.service.sign_in.login_by_link(request.raw, request.query.link)
+    seconds = login.expires_at - request.runtime.clock.now()
+    root = request.raw.scope.get("root_path", "")
+    return RedirectResponse(f"{root}/", 303, {"Set-Cookie": set_cookie(request.raw, login.cookie, seconds)})
+
+
+def _identity(caller: Caller) -> Identity:
+    return Identity(
+        name=caller.name,
+        scopes=sorted(caller.scopes),
+        sessions=list(caller.sessions),
+        login=caller.login is not None,
+    )
+
+
+OPERATIONS = (
+    Operation(
+        method="GET",
+        path="/login",
+        handler=get_login,
+        scope=None,
+        summary="Who makes this request",
+        tag="access",
+        answer=Identity,
+    ),
+    Operation(
+        method="POST",
+        path="/login",
+        handler=log_in,
+        scope=None,
+        summary="Log a browser in by a token",
+        tag="access",
+        body=LoginBody,
+        answer=Identity,
+        remembered=False,
+    ),
+    Operation(
+        method="DELETE",
+        path="/login",
+        handler=log_out,
+        scope=None,
+        summary="Log this browser out",
+        tag="access",
+        status=204,
+    ),
+    Operation(
+        method="GET",
+        path="/login",
+        prefix="",
+        handler=log_in_by_link,
+        scope=None,
+        summary="Log a browser in by a link that works once",
+        tag="access",
+        query=LinkQuery,
+        status=303,
+    ),
+)

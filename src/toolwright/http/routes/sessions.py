@@ -1,0 +1,170 @@
+"""Sessions and their conversations."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from toolwright.http.answers import JsonAnswer
+from toolwright.http.cursors import Page, PageQuery, page_of, read_cursor, write_cursor
+from toolwright.http.operations import SESSION, Operation, OtherAnswer, ServiceRequest
+from toolwright.http.problems import Problem, not_found
+from toolwright.ids import uuid7
+from toolwright.runtime.runtime import Runtime
+from toolwright.stores.contracts.archives import SessionInfo
+from toolwright.tools.service_protocols import Message, Sender
+
+SessionId = Annotated[str, Meta(min_length=1, max_length=500)]
+
+
+class NewSession(Struct, frozen=True, forbid_unknown_fields=True):
+    """A session that is to be made."""
+
+    id: SessionId | None = None
+    """Its name in every process; by default a new one."""
+    title: Annotated[str, Meta(min_length=1)] | None = None
+    """A title for people; by default its id."""
+    locale: str | None = None
+    """A language tag, such as "pt-BR"."""
+
+
+class NewMessage(Struct, frozen=True, forbid_unknown_fields=True):
+    """A message that is to be appended. The model reads it in the next turn."""
+
+    content: Any
+    """Text, or any JSON."""
+    sender: Sender = "user"
+    metadata: dict[str, Any] | None = None
+
+
+async def list_sessions(request: ServiceRequest[None, PageQuery]) -> dict[str, Any]:
+    """The sessions that have records, by id."""
+    place = read_cursor(request.query.cursor, tuple[str])
+    after = "" if place is None else place[0]
+    found = [one for one in await request.runtime.sessions() if one.id > after and request.sees(one.id)]
+    shown, rest = found[: request.query.limit], found[request.query.limit :]
+    return page_of([one.to_json() for one in shown], write_cursor(shown[-1].id) if rest else None)
+
+
+async def make_session(request: ServiceRequest[NewSession]) -> JsonAnswer:
+    """Make a session. One of this id is left as it is, but for a title or locale that is given."""
+    body = request.body
+    made = request.key.derive("session_") if request.key is not None else f"session_{uuid7()}"
+    id = body.id or made
+    request.require(id, Problem(403, "forbidden", f"The token has not the scope 'run' in session {id!r:.200}"))
+    session, known = request.runtime.session(id), await _find(request.runtime, id)
+    title = body.title
+    if title is None and (known is None or known.title is None):
+        title = id[:200]  # the id of a session may be longer than a title
+    await session.details.set(title=title, locale=body.locale)
+    info = await _find(request.runtime, id)
+    return JsonAnswer.of((info or SessionInfo(id, 0, 0, {})).to_json(), 201 if known is None else 200)
+
+
+async def get_session(request: ServiceRequest) -> dict[str, Any]:
+    """One session."""
+    id = request.path[SESSION]
+    info = await _find(request.runtime, id)
+    if info is None:
+        raise _no_session(id)
+    return info.to_json()
+
+
+async def delete_session(request: ServiceRequest) -> JsonAnswer:
+    """Remove a session that has nothing unfinished, with its calls, turns and contents."""
+    id = request.path[SESSION]
+    if not await request.runtime.delete_session(id):
+        raise _no_session(id)
+    return JsonAnswer(b"", 204)
+
+
+async def list_messages(request: ServiceRequest[None, PageQuery]) -> dict[str, Any]:
+    """The conversation, from its beginning."""
+    place = read_cursor(request.query.cursor, tuple[int])
+    limit = request.query.limit
+    found = await request.session().messages.list(after=0 if place is None else place[0], limit=limit + 1)
+    shown = found[:limit]
+    more = write_cursor(shown[-1].number) if len(found) > limit else None
+    return page_of([one.to_json() for one in shown], more)
+
+
+async def append_message(request: ServiceRequest[NewMessage]) -> dict[str, Any]:
+    """Append a message, without asking the model."""
+    body = request.body
+    message = await request.session().messages.append(body.content, sender=body.sender, metadata=body.metadata)
+    return message.to_json()
+
+
+async def _find(runtime: Runtime, id: str) -> SessionInfo | None:
+    return next((one for one in await runtime.sessions() if one.id == id), None)
+
+
+def _no_session(id: str) -> Problem:
+    return not_found(f"There is no session {id!r:.200}; GET /v1/sessions lists them")
+
+
+OPERATIONS = (
+    Operation(
+        method="GET",
+        path="/sessions",
+        handler=list_sessions,
+        scope="read",
+        summary="List the sessions",
+        tag="sessions",
+        query=PageQuery,
+        answer=Page[SessionInfo],
+    ),
+    Operation(
+        method="POST",
+        path="/sessions",
+        handler=make_session,
+        scope="run",
+        summary="Make a session",
+        tag="sessions",
+        body=NewSession,
+        body_needed=False,
+        answer=SessionInfo,
+        status=201,
+        also=(OtherAnswer(status=200, says="It was there already.", type=SessionInfo),),
+    ),
+    Operation(
+        method="GET",
+        path="/sessions/{session}",
+        handler=get_session,
+        scope="read",
+        summary="Look at a session",
+        tag="sessions",
+        answer=SessionInfo,
+    ),
+    Operation(
+        method="DELETE",
+        path="/sessions/{session}",
+        handler=delete_session,
+        scope="run",
+        summary="Remove a session",
+        tag="sessions",
+        status=204,
+    ),
+    Operation(
+        method="GET",
+        path="/sessions/{session}/messages",
+        handler=list_messages,
+        scope="read",
+        summary="Read the conversation",
+        tag="sessions",
+        query=PageQuery,
+        answer=Page[Message],
+    ),
+    Operation(
+        method="POST",
+        path="/sessions/{session}/messages",
+        handler=append_message,
+        scope="run",
+        summary="Append a message",
+        tag="sessions",
+        body=NewMessage,
+        answer=Message,
+        status=201,
+    ),
+)

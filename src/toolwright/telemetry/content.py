@@ -1,0 +1,96 @@
+"""The content of requests and calls, for those who want it in their traces. Owns its form, its bounds, and that secrets
+are taken out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from toolwright import jsonx
+from toolwright.tools.model import ModelAnswer, ModelRequest, ToolResults, UserMessage
+from toolwright.tools.tracing import Redact
+
+LONGEST = 16 * 1024
+"""Characters of one attribute, and of one text among messages."""
+
+
+def bounded(text: str) -> str:
+    """The beginning of a text, with a note about the rest."""
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[:LONGEST]} [{len(text) - LONGEST} more characters]"
+
+
+def request_messages(request: ModelRequest, redact: Redact | None) -> str:
+    """The messages of a request, as JSON in the form of the conventions; only the last ones of a long conversation."""
+    return _written(_messages(request.messages), redact)
+
+
+def answer_messages(answer: object, redact: Redact | None) -> str:
+    """The answer of a model, in the same form."""
+    return _written([_message(answer)], redact)
+
+
+def instructions(request: ModelRequest, redact: Redact | None) -> str:
+    """The instructions of a request, in the same form."""
+    return _written([_text(request.instructions)], redact)
+
+
+def _written(data: Sequence[Any], redact: Redact | None) -> str:
+    kept: list[bytes] = []
+    size = 0
+    for item in reversed(data):  # the last ones are new
+        written = jsonx.encode(item)
+        if redact is not None:
+            written = redact(written)
+        size += len(written)
+        if kept and size > 4 * LONGEST:
+            break
+        kept.append(written)
+    return f"[{b','.join(reversed(kept)).decode()}]"
+
+
+def _messages(items: Iterable[Any]) -> list[Any]:
+    if isinstance(items, str):
+        return [{"role": "user", "parts": [_text(items)]}]
+    return [_message(item) for item in items]
+
+
+def _message(item: Any) -> dict[str, Any]:
+    if isinstance(item, UserMessage):
+        return {"role": "user", "parts": [_text(item.text)]}
+    if isinstance(item, ModelAnswer):
+        calls = [
+            {"type": "tool_call", "id": call.id, "name": call.name, "arguments": _bounded_value(call.arguments)}
+            for call in item.calls
+        ]
+        texts = [_text(item.text)] if item.text else []
+        return {"role": "assistant", "parts": [*texts, *calls], "finish_reason": item.stop}
+    if isinstance(item, ToolResults):
+        results = [
+            {"type": "tool_call_response", "id": outcome.call_id, "response": bounded(outcome.text)}
+            for outcome in item.outcomes
+        ]
+        return {"role": "tool", "parts": results}
+    if isinstance(item, dict):
+        role = item.get("role")
+        return {"role": role if isinstance(role, str) else "user", "parts": [_text(_shown(item.get("content")))]}
+    return {"role": "assistant", "parts": [_text(_shown(item))]}
+
+
+def _text(text: str) -> dict[str, str]:
+    return {"type": "text", "content": bounded(text)}
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return jsonx.encode(value).decode()
+    except Exception:  # a value that a tool or a model made
+        return f"a {type(value).__name__}"
+
+
+def _bounded_value(value: object) -> object:
+    shown = _shown(value)
+    return value if len(shown) <= LONGEST else bounded(shown)
