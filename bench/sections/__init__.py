@@ -10,6 +10,7 @@ from bench.sections import (
     claims,
     durable,
     durable_peers,
+    event_streams,
     files,
     imports,
     mcp_client,
@@ -48,6 +49,7 @@ SECTIONS: dict[str, Section] = {
     "mcp-client": mcp_client.section,
     "adapters": adapters.section,
     "mcp-server": mcp_server.section,
+    "event-streams": event_streams.section,
 }
 
 PEER_SECTIONS = ("peers", "durable-peers", "turn-peers", "adapters")

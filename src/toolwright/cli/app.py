@@ -23,6 +23,7 @@ from toolwright.cli.commands import (
     schedules,
     secrets,
     session,
+    tokens,
     turns,
 )
 from toolwright.cli.commands.ask import ask
@@ -71,6 +72,10 @@ GROUPS: dict[str, tuple[str, list[Callable[..., None]]]] = {
         [mcp_serve.serve, mcp_servers.add, mcp_servers.list_, mcp_servers.test, mcp_servers.rm],
     ),
     "kv": ("Read and write the named values of a session.", [kv.list_, kv.get, kv.set_, kv.rm]),
+    "tokens": (
+        "Make, list and revoke the tokens by which the HTTP service of a store knows its callers.",
+        [tokens.create, tokens.list_, tokens.revoke],
+    ),
     "secrets": (
         "Set, list and remove the secrets of a session. Their values are never printed.",
         [secrets.set_, secrets.list_, secrets.rm],

@@ -12,6 +12,14 @@ from toolwright import jsonx
 JSON: Final = "application/json"
 
 
+class StreamAnswer:
+    """An answer that is sent piece by piece, as an ASGI application."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        raise NotImplementedError
+
+
 class JsonAnswer:
     """An answer whose bytes are known: what a handler returns becomes one, and an `Idempotency-Key` keeps it."""
 

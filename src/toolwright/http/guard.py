@@ -4,6 +4,7 @@ speed of a request, the number of open streams, and the security headers of ever
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from typing import Any
@@ -17,6 +18,9 @@ from toolwright.http.access.limits import Limits
 from toolwright.http.access.refusals import AccessRefused, TooManyRequests, TooSlow
 from toolwright.http.access.sign_in import CALLER, SignIn
 from toolwright.http.problems import Problem, answer_of, problem_of
+from toolwright.log_fields import log_fields
+
+log = logging.getLogger("toolwright.http")
 
 API_POLICY = "default-src 'none'; frame-ancestors 'none'; sandbox"
 """For data: whatever a browser takes it for, such as a file of a session that is a page, it cannot do anything."""
@@ -64,6 +68,8 @@ class Guard:
                 await answer_of(problem_of(error))(scope, body.receive, answer.send)
         except _StreamRefused as refused:
             await answer_of(problem_of(refused.why))(scope, body.receive, answer.send)
+        except ClientGone:
+            log.warning("A client did not take its answer", extra=log_fields("http.client_gone"))
         except asyncio.CancelledError:
             if not answer.ended_by_us():
                 raise
@@ -118,7 +124,9 @@ class _Body:
         # After its first seconds a body must have its rate: one byte now and then is as bad as none.
         patience = begun + limits.body_seconds + self._bytes / limits.body_rate - now
         try:
-            async with asyncio.timeout(max(0.0, min(limits.body_seconds, patience))):
+            if patience <= 0:
+                raise TimeoutError
+            async with asyncio.timeout(min(limits.body_seconds, patience)):
                 message = await self._receive()
         except TimeoutError:
             raise TooSlow("The body of the request came too slowly; send it at once") from None
@@ -140,6 +148,8 @@ class _Answer:
         self._limits = limits
         self._streams = streams
         self._stream: _Stream | None = None
+        # The task of the request, which has others that send: cancelling it ends them all.
+        self._task = asyncio.current_task()
         self.started = False
 
     async def send(self, message: Message) -> None:
@@ -156,7 +166,7 @@ class _Answer:
         headers: list[tuple[bytes, bytes]] = list(message.get("headers", ()))
         named = {name.lower(): value for name, value in headers}
         if named.get(b"content-type", b"").startswith(_STREAM) and message["status"] == 200:
-            self._stream = self._streams.open(self._scope.get(CALLER))
+            self._stream = self._streams.open(self._scope.get(CALLER), self._task)
         headers.extend(each for each in self._headers if each[0] not in named)
         if not self._body.done:
             headers.append((b"connection", b"close"))  # nobody reads the rest of the body
@@ -168,9 +178,7 @@ class _Answer:
         stream = self._stream
         if stream is None or not stream.ended:
             return False
-        task = asyncio.current_task()
-        assert task is not None
-        return task.uncancel() == 0
+        return stream.task is not None and stream.task.uncancel() == 0
 
     def close(self) -> None:
         """The request is over."""
@@ -195,7 +203,7 @@ class _Stream:
 
     __slots__ = ("caller", "ended", "task")
 
-    def __init__(self, caller: Caller | None, task: asyncio.Task[Any]) -> None:
+    def __init__(self, caller: Caller | None, task: asyncio.Task[Any] | None) -> None:
         self.caller = caller
         self.task = task
         self.ended = False
@@ -213,13 +221,11 @@ class OpenStreams:
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, caller: Caller | None) -> _Stream:
-        """Count a stream that begins in this task."""
+    def open(self, caller: Caller | None, task: asyncio.Task[Any] | None) -> _Stream:
+        """Count a stream that begins, in the task of a request."""
         limits, name = self._sign_in.limits, _name(caller)
         if len(self._open) >= limits.streams or self._callers[name] >= limits.streams_per_caller:
             raise _StreamRefused(TooManyRequests("Too many streams are open; close some", 5.0))
-        task = asyncio.current_task()
-        assert task is not None
         stream = _Stream(caller, task)
         self._open.add(stream)
         self._callers[name] += 1
@@ -250,7 +256,8 @@ class OpenStreams:
             except StoreError:
                 continue  # it is looked again; a store that is away revokes nothing
             for stream in watched:
-                if stream in self._open and stream.caller is not None and stream.caller.proof not in valid:
+                lost = stream.caller is not None and stream.caller.proof not in valid
+                if lost and stream in self._open and not stream.ended and stream.task is not None:
                     stream.ended = True
                     stream.task.cancel()
 

@@ -14,7 +14,7 @@ from typing_extensions import TypeVar
 from toolwright.app import App
 from toolwright.http.access.caller import Authenticate, Caller, Scope
 from toolwright.http.access.sign_in import SignIn
-from toolwright.http.answers import JsonAnswer
+from toolwright.http.answers import JsonAnswer, StreamAnswer
 from toolwright.http.idempotency import IdempotencyKey
 from toolwright.http.problems import Problem
 from toolwright.runtime.runtime import Runtime
@@ -113,7 +113,7 @@ class ServiceRequest(Generic[Body, Query]):
         return any(part.split(";")[0].strip().lower() == word for part in given.split(","))
 
 
-Answer: TypeAlias = "Response | JsonAnswer | object"
+Answer: TypeAlias = "Response | JsonAnswer | StreamAnswer | object"
 """What a handler returns: a response, or a value that is answered as JSON with the status of the operation."""
 Handler: TypeAlias = Callable[[ServiceRequest[Any, Any]], Awaitable[Answer]]
 

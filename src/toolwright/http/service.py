@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Unpack
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -22,8 +22,9 @@ from toolwright.http.access.limits import Limits
 from toolwright.http.access.origins import Origins
 from toolwright.http.access.sign_in import CALLER, SignIn
 from toolwright.http.access.tokens import Tokens
-from toolwright.http.answers import JsonAnswer
+from toolwright.http.answers import JsonAnswer, StreamAnswer
 from toolwright.http.checks import BodyCheck, read_query
+from toolwright.http.events import feed_of
 from toolwright.http.guard import Guard
 from toolwright.http.idempotency import HEADER, read_key
 from toolwright.http.operations import SESSION, Operation, ServiceRequest
@@ -92,9 +93,15 @@ class Service:
         runtime = self._runtime or await self.open()
         return Tokens(tokens_of(runtime), runtime.clock)
 
+    def stop(self) -> None:
+        """Take no more part in the work: the service is not ready, and its streams end with a hint to come back."""
+        self.ready = False
+        if self._runtime is not None:
+            feed_of(self._runtime).stop()
+
     async def close(self) -> None:
         """Close the runtime that the service opened; one that it was given stays open."""
-        self.ready = False
+        self.stop()
         if self._app is not None and self._runtime is not None:
             await self._runtime.close()
 
@@ -144,6 +151,8 @@ class Service:
                     return
                 raise not_found("There is no such path; /v1/openapi.json lists them")
             answer = await self._answer(found[0], found[1], Request(scope, receive))
+        except ClientDisconnect:
+            return  # before its request was whole: there is nobody to answer
         except Exception as error:  # whatever happens is told as a problem
             answer = answer_of(problem_of(error))
         await answer(scope, receive, send)
@@ -173,7 +182,7 @@ class Service:
             service=self,
         )
         answer = await operation.handler(request)
-        if isinstance(answer, (JsonAnswer, Response)):
+        if isinstance(answer, (JsonAnswer, StreamAnswer, Response)):
             return answer
         return JsonAnswer.of(answer, operation.status)
 

@@ -28,6 +28,18 @@ def read_moment(text: str, option: str) -> float:
         ) from None
 
 
+def duration_of(text: str, option: str) -> float:
+    """The seconds of a duration.
+
+    Raises:
+        BadInput: it is none.
+    """
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise BadInput(f"{option} is {text!r}; use a duration such as 30d, 12h or 90m")
+    return float(found[1]) * _UNITS[found[2]]
+
+
 def moment(instant: float | None) -> str:
     """An instant in local time; a dash where there is none."""
     if instant is None:

@@ -1,12 +1,13 @@
 """The routes of the API. Each file has the operations of one kind of thing, as `OPERATIONS`; here they are all."""
 
 from toolwright.http.operations import Operation
-from toolwright.http.routes import health, login, sessions, tokens, tools
+from toolwright.http.routes import events, health, login, sessions, tokens, tools
 
 OPERATIONS: tuple[Operation, ...] = (
     *health.OPERATIONS,
     *tools.OPERATIONS,
     *sessions.OPERATIONS,
+    *events.OPERATIONS,
     *login.OPERATIONS,
     *tokens.OPERATIONS,
 )
