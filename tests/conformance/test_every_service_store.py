@@ -13,6 +13,8 @@ from toolwright.testing.conformance import (
     FILES,
     KEY_VALUES,
     MESSAGES,
+    REQUEST_OWNERS,
+    REQUESTS,
     RESOURCES,
     SECRETS,
     SERVICE_CASES,
@@ -86,6 +88,18 @@ async def test_every_store_reads_and_fills_whole_sessions(case, services):
 @pytest.mark.parametrize("case", TOKENS, ids=str)
 async def test_every_store_keeps_tokens(case, services):
     await check(case, services)
+
+
+@pytest.mark.promise("EFF-09", "HTTP-04")
+@pytest.mark.parametrize("case", REQUESTS, ids=str)
+async def test_every_store_keeps_requests(case, services):
+    await check(case, services)
+
+
+@pytest.mark.promise("EFF-09", "HTTP-04")
+@pytest.mark.parametrize("case", REQUEST_OWNERS, ids=str)
+async def test_requests_have_one_owner(case, tmp_path):
+    await check(case, InFile(tmp_path))
 
 
 @pytest.mark.promise("EFF-09", "EFF-12", "SES-06")

@@ -11,7 +11,7 @@ import httpx
 import jsonschema
 from starlette.requests import HTTPConnection
 
-from toolwright import App
+from toolwright import App, Runtime
 from toolwright.http import Service, create_app
 from toolwright.http.access.caller import Caller, Scope
 
@@ -30,8 +30,10 @@ def everyone(caller: Caller = ROOT) -> Any:
 class Client:
     """Sends requests to a service in this process; an answer that does not fit the document fails the test."""
 
-    def __init__(self, http: httpx.AsyncClient, document: dict[str, Any]) -> None:
+    def __init__(self, http: httpx.AsyncClient, service: Service, runtime: Runtime, document: dict[str, Any]) -> None:
         self.http = http
+        self.service = service
+        self.runtime = runtime
         self.document = document
 
     async def request(self, method: str, path: str, **options: Any) -> httpx.Response:
@@ -96,4 +98,4 @@ async def client_of(service: Service) -> AsyncIterator[Client]:
     transport = httpx.ASGITransport(service, raise_app_exceptions=True)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8700") as http:
         document = (await http.get("/v1/openapi.json")).json()
-        yield Client(http, document)
+        yield Client(http, service, await service.open(), document)

@@ -60,10 +60,19 @@ def openapi_document(operations: Iterable[Operation], title: str) -> dict[str, A
 def _types(operations: Sequence[Operation]) -> list[Any]:
     found: dict[int, Any] = {id(ProblemDetails): ProblemDetails}
     for operation in operations:
-        for type in (operation.answer, operation.body, operation.query, *(one.type for one in operation.also)):
+        for type in (operation.answer, operation.body, operation.query, *operation.other_bodies, *_also(operation)):
             if type is not None:
                 found[id(type)] = type
     return list(found.values())
+
+
+def _also(operation: Operation) -> list[Any]:
+    return [other.type for other in operation.also]
+
+
+def _any_of(types: Sequence[object], by_type: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
+    schemas = [by_type[id(type)] for type in types]
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
 
 def _operation(operation: Operation, by_type: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
@@ -79,7 +88,7 @@ def _operation(operation: Operation, by_type: Mapping[int, dict[str, Any]]) -> d
     if operation.body is not None:
         written["requestBody"] = {
             "required": operation.body_needed,
-            "content": {"application/json": {"schema": by_type[id(operation.body)]}},
+            "content": {"application/json": {"schema": _any_of((operation.body, *operation.other_bodies), by_type)}},
         }
     elif operation.upload is not None:
         written["requestBody"] = {
@@ -140,15 +149,21 @@ def _responses(operation: Operation, by_type: Mapping[int, dict[str, Any]]) -> d
     for other in operation.also:
         response = _response(other.says, other.media_type, other.type, other.status, by_type)
         known = responses.setdefault(str(other.status), response)
-        known.setdefault("content", {}).update(response.get("content", {}))
-        if not known["content"]:
-            del known["content"]
+        for media_type, content in response.get("content", {}).items() if known is not response else ():
+            had = known.setdefault("content", {}).get(media_type)
+            known["content"][media_type] = content if had is None else {"schema": _either(had, content)}
     problem = {"content": {MEDIA_TYPE: {"schema": by_type[id(ProblemDetails)]}}}
     for status, says in _PROBLEMS.items():
         if str(status) not in responses and (operation.scope is not None or status not in (401,)):
             responses[str(status)] = {"description": says, **problem}
     responses["default"] = {"description": "Any other problem.", **problem}
     return responses
+
+
+def _either(had: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema that fits either content."""
+    choices = [had["schema"]] if "anyOf" not in had["schema"] else had["schema"]["anyOf"]
+    return {"anyOf": [*choices, other["schema"]]}
 
 
 def _response(

@@ -143,6 +143,8 @@ class Operation:
         answer: the type of the JSON that it answers; None where it has no body, or is no JSON.
         body: the type of the JSON in the request. A handler without one reads the stream of `request.raw` itself.
         body_needed: False where the body may be missing.
+        other_bodies: other types that the body may have, which only the document tells; `reader` reads them.
+        reader: reads the body in place of its type, and raises `Problem`.
         query: a struct of the query parameters, each with a default.
         upload: the media type of a body that the handler reads as a stream.
         status: the status of the answer.
@@ -162,6 +164,8 @@ class Operation:
     answer: object = None
     body: object = None
     body_needed: bool = True
+    other_bodies: tuple[object, ...] = ()
+    reader: Callable[[bytes], object] | None = None
     query: type | None = None
     upload: str | None = None
     status: int = 200

@@ -26,14 +26,14 @@ from toolwright.http.answers import JsonAnswer, StreamAnswer
 from toolwright.http.checks import BodyCheck, read_query
 from toolwright.http.events import feed_of
 from toolwright.http.guard import Guard
-from toolwright.http.idempotency import HEADER, read_key
+from toolwright.http.idempotency import HEADER, Answered, IdempotencyKey, RememberedRequests, read_key
 from toolwright.http.operations import SESSION, Operation, ServiceRequest
 from toolwright.http.page import page
 from toolwright.http.problems import Problem, answer_of, not_found, problem_of
 from toolwright.http.routes import OPERATIONS
 from toolwright.http.routing import Routes
 from toolwright.log_fields import log_fields
-from toolwright.runtime.runtime import Runtime, tokens_of
+from toolwright.runtime.runtime import Runtime, stores_of, tokens_of
 from toolwright.stores.contracts.store import Store
 
 log = logging.getLogger("toolwright.http")
@@ -68,7 +68,10 @@ class Service:
         self.guard = Guard(self._serve, self.sign_in)
         self.operations = tuple(operations)
         self._routes = Routes(self.operations)
-        self._checks = {id(one): BodyCheck(one.body) for one in self.operations if one.body is not None}
+        self._readers = {
+            id(one): one.reader or BodyCheck(one.body).read for one in self.operations if one.body is not None
+        }
+        self._remembered = RememberedRequests()
         self._page = page
         self._opening: asyncio.Task[Runtime] | None = None
         self.ready = True
@@ -165,10 +168,8 @@ class Service:
         query = None
         if operation.query is not None:
             query = read_query(operation.query, raw.query_params.multi_items())
-        body = None if operation.body is None else await self._read_body(operation, raw)
-        key = None
-        if operation.method == "POST" and operation.remembered:
-            key = read_key(raw.headers.get(HEADER), caller, operation.method, raw.url.path)
+        data = b"" if operation.body is None else await self._read_body(operation, raw)
+        body = None if operation.body is None else self._readers[id(operation)](data)
         request: ServiceRequest[Any, Any] = ServiceRequest(
             runtime=self._runtime or await self.open(),
             app=self._app,
@@ -178,21 +179,36 @@ class Service:
             query=query,
             body=body,
             raw=raw,
-            key=key,
+            key=None,
             service=self,
         )
-        answer = await operation.handler(request)
-        if isinstance(answer, (JsonAnswer, StreamAnswer, Response)):
-            return answer
-        return JsonAnswer.of(answer, operation.status)
+        given = raw.headers.get(HEADER) if operation.method == "POST" and operation.remembered else None
+        if given is None:
+            return await _handle(operation, request)
+        key = read_key(given, caller, operation.method, raw.url.path)
+        content = b"\0".join((raw.url.query.encode(), data))
 
-    async def _read_body(self, operation: Operation, raw: Request) -> Any:
+        async def work(key: IdempotencyKey) -> Answered:
+            request.key = key
+            return await _handle(operation, request)
+
+        store, now = stores_of(request.runtime).requests, request.runtime.clock.now()
+        return await self._remembered.answer(store, now, key, content, work)
+
+    async def _read_body(self, operation: Operation, raw: Request) -> bytes:
         data = await read_all(raw, self.sign_in.limits.body_bytes)
         if not data and not operation.body_needed:
             data = b"{}"
         elif raw.headers.get("content-type", "application/json").partition(";")[0].strip().lower() not in _JSON:
             raise Problem(415, "not_json", "The body is not JSON; send it as application/json")
-        return self._checks[id(operation)].read(data)
+        return data
+
+
+async def _handle(operation: Operation, request: ServiceRequest[Any, Any]) -> Answered:
+    answer = await operation.handler(request)
+    return (
+        answer if isinstance(answer, (JsonAnswer, StreamAnswer, Response)) else JsonAnswer.of(answer, operation.status)
+    )
 
 
 _JSON = ("application/json", "text/json")

@@ -33,6 +33,7 @@ from toolwright.effects.wait_keys import derived_key
 from toolwright.errors import ToolwrightError
 from toolwright.event_bus import Subscription
 from toolwright.event_file import EventFile
+from toolwright.runtime.call_history import MemoryCallHistory
 from toolwright.runtime.capabilities import arrange
 from toolwright.runtime.lifespan import LifespanTask
 from toolwright.runtime.opening import Opening
@@ -48,8 +49,9 @@ from toolwright.session.secrets.secrets import rotate
 from toolwright.session.session import Session
 from toolwright.session.tool_catalogue import Offer
 from toolwright.stores.contracts.archives import SessionInfo
+from toolwright.stores.contracts.call_history import CallHistory
 from toolwright.stores.contracts.event_log import EventPage
-from toolwright.stores.contracts.store import Store
+from toolwright.stores.contracts.store import BackgroundStores, Store
 from toolwright.stores.contracts.tokens import TokenStore
 from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
@@ -507,6 +509,26 @@ def runtime_of(session: Session) -> Runtime:
     if not isinstance(session.opened_by, Runtime):
         raise ToolwrightError(f"{session!r} was not taken from a runtime; use runtime.session(...)")
     return session.opened_by
+
+
+def history_of(runtime: Runtime) -> CallHistory:
+    """The batches and calls of the store of a runtime, or those that a runtime in memory remembers."""
+    parts = runtime._open_parts()
+    return parts.storage.stores().history if parts.storage.durable else MemoryCallHistory(runtime.log)
+
+
+def session_of_key(runtime: Runtime, key: str) -> str:
+    """The session of the call that a key was taken for.
+
+    Raises:
+        KeyRefused: it was not made by this store.
+    """
+    return runtime._open_parts().shared.effects.read_key(key).call.session
+
+
+def stores_of(runtime: Runtime) -> BackgroundStores:
+    """The stores of a runtime, for the rooms above it that keep records of their own."""
+    return runtime._open_parts().storage.stores()
 
 
 def tokens_of(runtime: Runtime) -> TokenStore:

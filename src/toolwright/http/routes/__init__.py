@@ -1,12 +1,16 @@
 """The routes of the API. Each file has the operations of one kind of thing, as `OPERATIONS`; here they are all."""
 
 from toolwright.http.operations import Operation
-from toolwright.http.routes import events, health, login, sessions, tokens, tools
+from toolwright.http.routes import batches, calls, events, health, inbox, login, sessions, tokens, tools, turns
 
 OPERATIONS: tuple[Operation, ...] = (
     *health.OPERATIONS,
     *tools.OPERATIONS,
     *sessions.OPERATIONS,
+    *turns.OPERATIONS,
+    *batches.OPERATIONS,
+    *calls.OPERATIONS,
+    *inbox.OPERATIONS,
     *events.OPERATIONS,
     *login.OPERATIONS,
     *tokens.OPERATIONS,

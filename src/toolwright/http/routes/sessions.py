@@ -91,9 +91,15 @@ async def list_messages(request: ServiceRequest[None, PageQuery]) -> dict[str, A
 
 async def append_message(request: ServiceRequest[NewMessage]) -> dict[str, Any]:
     """Append a message, without asking the model."""
-    body = request.body
-    message = await request.session().messages.append(body.content, sender=body.sender, metadata=body.metadata)
-    return message.to_json()
+    body, messages, metadata = request.body, request.session().messages, request.body.metadata
+    if request.key is not None:
+        # With its key on it: a message that a crash cut off from its answer is found again, and not appended twice.
+        metadata = {**(metadata or {}), "idempotency_key": request.key.derive("")}
+        if request.key.again:
+            for message in await messages.list():
+                if message.metadata.get("idempotency_key") == metadata["idempotency_key"]:
+                    return message.to_json()
+    return (await messages.append(body.content, sender=body.sender, metadata=metadata)).to_json()
 
 
 async def _find(runtime: Runtime, id: str) -> SessionInfo | None:

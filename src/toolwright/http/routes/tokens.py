@@ -51,7 +51,8 @@ async def make_token(request: ServiceRequest[NewTokenBody]) -> JsonAnswer:
     """Make a token. With an `Idempotency-Key` it is made once: a second request is told so, for the value of the token
     is stored nowhere."""
     body, tokens = request.body, await request.service.sign_in.tokens()
-    key = read_key(request.raw.headers.get(HEADER), request.caller, "POST", request.raw.url.path)
+    given = request.raw.headers.get(HEADER)
+    key = None if given is None else read_key(given, request.caller, "POST", request.raw.url.path)
     try:
         made = await tokens.create(
             body.name,

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Protocol
 
 from toolwright.stores.contracts.archives import ArchiveStore
+from toolwright.stores.contracts.call_history import CallHistory
 from toolwright.stores.contracts.event_log import EventLogStore
 from toolwright.stores.contracts.journal import JournalStore
+from toolwright.stores.contracts.requests import RequestStore
 from toolwright.stores.contracts.run_store import RunStore
 from toolwright.stores.contracts.schedule_store import ScheduleStore
 from toolwright.stores.contracts.sessions import (
@@ -123,3 +125,9 @@ class BackgroundStores(ServiceStores, Protocol):
 
     @property
     def tokens(self) -> TokenStore: ...
+
+    @property
+    def history(self) -> CallHistory: ...
+
+    @property
+    def requests(self) -> RequestStore: ...

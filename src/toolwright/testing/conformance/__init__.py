@@ -35,6 +35,7 @@ from toolwright.testing.conformance.neighbours import NEIGHBOURS, NeighbourCase
 from toolwright.testing.conformance.owners import OWNERS
 from toolwright.testing.conformance.repeated_verbs import REPEATED
 from toolwright.testing.conformance.replay import REPLAY
+from toolwright.testing.conformance.requests import REQUEST_OWNERS, REQUESTS
 from toolwright.testing.conformance.resources import RESOURCES
 from toolwright.testing.conformance.run_events import RUN_EVENTS
 from toolwright.testing.conformance.schedules import SCHEDULES
@@ -74,8 +75,9 @@ SERVICE_CASES: tuple[Case, ...] = (
     *CONNECTIONS,
     *ARCHIVES,
     *TOKENS,
+    *REQUESTS,
 )
-"""All cases for the session services of a store that has `services`, and for its tokens."""
+"""All cases for the session services of a store that has `services`, and for its tokens and requests."""
 TURN_CASES: tuple[Case, ...] = (*TURNS, *STORED_TURNS, *TURN_OWNERS)
 """All cases for the turns of a store that has `services`."""
 CONTROLLER_CASES: tuple[ControllerCase, ...] = (*REPLAY, *TIME_AND_WAITS)
@@ -104,6 +106,8 @@ __all__ = [
     "OWNERS",
     "REPEATED",
     "REPLAY",
+    "REQUESTS",
+    "REQUEST_OWNERS",
     "RESOURCES",
     "RUNS",
     "RUN_EVENTS",

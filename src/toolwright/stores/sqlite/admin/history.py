@@ -19,14 +19,12 @@ from toolwright.stores.contracts.inspection import Named, PastBatch, PastCall
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.waits import APPROVALS, WaitKey, WaitKind
 from toolwright.stores.sqlite.calls.journal import CallRow
-from toolwright.stores.sqlite.core.codec import columns_of, unpacker
+from toolwright.stores.sqlite.calls.past_calls import PAST_BATCHES, past_batch, past_call
+from toolwright.stores.sqlite.core.codec import columns_of
 from toolwright.stores.sqlite.core.owners import dead_among
 from toolwright.stores.sqlite.core.schema import secret_of
 from toolwright.stores.sqlite.core.side_connection import visit, visit_place
 from toolwright.stores.sqlite.core.store_file import StorePlace
-from toolwright.tools.outcome import ToolOutcome
-
-_outcome = unpacker(ToolOutcome)
 
 
 async def batches(path: str | Path, session: str | None = None, *, limit: int = 50) -> list[PastBatch]:
@@ -36,22 +34,10 @@ async def batches(path: str | Path, session: str | None = None, *, limit: int = 
         StoreError: there is no store of this version there, or it cannot be read.
     """
     only, values = ("", ()) if session is None else ("WHERE session = ?", (session,))
-    query = f"""
-        WITH counted AS (
-            SELECT session, scope, batch, coalesce(status, 'unfinished') AS state, count(*) AS calls,
-                min(queued_at) AS first_at, max(coalesce(finished_at, started_at, queued_at)) AS last_at
-            FROM every_call {only} GROUP BY session, scope, batch, state
-        )
-        SELECT session, scope, batch, sum(calls), json_group_object(state, calls), min(first_at), max(last_at)
-        FROM counted GROUP BY session, scope, batch ORDER BY min(first_at) DESC, session, scope, batch LIMIT ?
-    """
+    query = PAST_BATCHES.format(only=only, beyond="")
 
     def work(connection: apsw.Connection) -> list[PastBatch]:
-        rows = connection.execute(query, (*values, limit))
-        return [
-            PastBatch(session, scope, batch, count, json.loads(statuses), first_at, last_at)
-            for session, scope, batch, count, statuses, first_at, last_at in rows
-        ]
+        return [past_batch(row) for row in connection.execute(query, (*values, limit))]
 
     return await visit(path, work)
 
@@ -76,7 +62,7 @@ async def calls(path: str | Path, *, batch: str | None = None, session: str | No
         values = tuple(value for value in given.values() if value is not None)
         rows = [CallRow._make(row) for row in connection.execute(query, values)]
         dead = dead_among({row.owner for row in rows if row.outcome is None}, connection, place)
-        return [_call(row, dead, connection) for row in rows]
+        return [past_call(row, dead, connection) for row in rows]
 
     return await visit_place(path, work)
 
@@ -151,28 +137,3 @@ async def decided_key(
         return KeyRing(secret_of(connection)).write(WaitKey(CallKey(found_in, scope, call), kind, name))
 
     return await visit(path, work)
-
-
-def _call(row: CallRow, dead: set[str], connection: apsw.Connection) -> PastCall:
-    key = CallKey(row.session, row.scope, row.call_id)
-    waits: Any = connection.execute(
-        "SELECT kind, name, open FROM waits WHERE session = ? AND scope = ? AND call_id = ?"
-        " AND (open = 1 OR kind = 'completion' AND opened_at IS NOT NULL) ORDER BY opened_at",
-        key,
-    ).fetchall()
-    return PastCall(
-        key=key,
-        batch=row.batch,
-        position=row.position,
-        tool=row.tool,
-        arguments=row.arguments,
-        source=row.source,
-        parent=row.parent,
-        queued_at=row.queued_at,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        outcome=None if row.outcome is None else _outcome(row.outcome),
-        cut_off=row.outcome is None and row.owner in dead,
-        waits_for=tuple(f"{kind}:{name}" if name else kind for kind, name, is_open in waits if is_open),
-        resolved=row.outcome is None and any(not is_open for _, _, is_open in waits),
-    )

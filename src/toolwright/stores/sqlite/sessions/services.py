@@ -10,8 +10,10 @@ from toolwright.clock import Clock
 from toolwright.stores.sqlite.background.runs import SqliteRunStore
 from toolwright.stores.sqlite.background.schedules import SqliteScheduleStore
 from toolwright.stores.sqlite.background.triggers import SqliteTriggerStore
+from toolwright.stores.sqlite.calls.history import SqliteCallHistory
 from toolwright.stores.sqlite.core.idempotent_writes import Changes, JobsAtOnce
 from toolwright.stores.sqlite.core.store_file import StorePlace
+from toolwright.stores.sqlite.requests import SqliteRequestStore
 from toolwright.stores.sqlite.sessions.attachments import SqliteAttachmentStore
 from toolwright.stores.sqlite.sessions.connections import SqliteConnectionStore
 from toolwright.stores.sqlite.sessions.event_log import SqliteEventLog
@@ -49,6 +51,8 @@ class SqliteServiceStores:
         self.triggers = SqliteTriggerStore(changes)
         self.turns = SqliteTurnStore(changes, owner, place)
         self.tokens = SqliteTokenStore(changes)
+        self.history = SqliteCallHistory(changes, place)
+        self.requests = SqliteRequestStore(changes, owner, place)
 
     @classmethod
     def in_memory(cls, clock: Clock | None = None) -> SqliteServiceStores:

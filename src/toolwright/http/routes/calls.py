@@ -1,0 +1,93 @@
+"""The records of calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from toolwright.http.calls_json import CallShown, CallWithParts, call_json, detail_json
+from toolwright.http.cursors import Cursor, Limit, Page, page_of, read_cursor, write_cursor
+from toolwright.http.operations import SESSION, Operation, ServiceRequest
+from toolwright.http.problems import Problem, not_found
+from toolwright.runtime.runtime import history_of
+from toolwright.stores.contracts.call_history import CallFilters, PlacedCall
+from toolwright.stores.contracts.journal import CallKey
+
+_MOST_READS = 10
+"""How many pages of the store one request reads for a caller that sees only some sessions."""
+
+
+class CallQuery(Struct, frozen=True, kw_only=True):
+    """Which calls are listed: those that match all that is given."""
+
+    session: str | None = None
+    tool: str | None = None
+    status: str | None = None
+    """Such as "failure", "running", "waiting" or "cut off"."""
+    batch: str | None = None
+    cursor: Cursor | None = None
+    limit: Limit = 100
+
+
+class WhichScope(Struct, frozen=True, kw_only=True):
+    """The scope of a call."""
+
+    scope: str = ""
+
+
+async def list_calls(request: ServiceRequest[None, CallQuery]) -> dict[str, Any]:
+    """Calls, the newest first."""
+    query = request.query
+    if query.session is not None and not request.sees(query.session):
+        raise Problem(403, "forbidden", f"The token has not the scope 'read' in session {query.session!r:.200}")
+    filters = CallFilters(session=query.session, tool=query.tool, status=query.status, batch=query.batch)
+    place, limit = read_cursor(query.cursor, tuple[float, str]), query.limit
+    history, shown, more = history_of(request.runtime), list[PlacedCall](), True
+    for _ in range(_MOST_READS):
+        found = await history.list_calls(filters, place, limit + 1)
+        more = len(found) > limit
+        for one in found[:limit]:
+            if len(shown) == limit:
+                more = True
+                break
+            place = one.place
+            if request.sees(one.call.key.session):
+                shown.append(one)
+        if not more or len(shown) == limit or request.caller.everywhere:
+            break
+    next = write_cursor(*place) if more and place is not None else None
+    return page_of([call_json(one.call) for one in shown], next)
+
+
+async def get_call(request: ServiceRequest[None, WhichScope]) -> dict[str, Any]:
+    """One call, with its steps and waits."""
+    session, id = request.path[SESSION], request.path["id"]
+    found = await history_of(request.runtime).find_call(CallKey(session, request.query.scope, id))
+    if found is None:
+        raise not_found(f"Session {session!r:.200} has no call {id!r:.200} in this scope; GET /v1/calls lists them")
+    return detail_json(found)
+
+
+OPERATIONS = (
+    Operation(
+        method="GET",
+        path="/calls",
+        handler=list_calls,
+        scope="read",
+        summary="List calls",
+        tag="calls",
+        query=CallQuery,
+        answer=Page[CallShown],
+    ),
+    Operation(
+        method="GET",
+        path="/sessions/{session}/calls/{id}",
+        handler=get_call,
+        scope="read",
+        summary="Look at a call",
+        tag="calls",
+        query=WhichScope,
+        answer=CallWithParts,
+    ),
+)

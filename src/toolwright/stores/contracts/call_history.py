@@ -1,0 +1,86 @@
+"""The contract of the history of calls: batches and calls of a whole store, in pages, the newest first. Owns its rows
+and verbs; what a keeper asks once, without a runtime, is in `inspection.py`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from msgspec import Struct
+
+from toolwright.stores.contracts.inspection import PastBatch, PastCall
+from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.waits import WaitKind
+
+Place = tuple[float, str]
+"""Where a page of a list ended: the next one begins behind it."""
+
+
+class CallFilters(Struct, frozen=True, kw_only=True):
+    """The calls of a list: those that match all that is given. `status` is that of `PastCall`."""
+
+    session: str | None = None
+    tool: str | None = None
+    status: str | None = None
+    batch: str | None = None
+
+
+class PlacedCall(NamedTuple):
+    """A call, and its place in the list."""
+
+    place: Place
+    call: PastCall
+
+
+class PastStep(Struct, frozen=True):
+    """One effect of a call, such as a step. Without `done`, it began and may have happened."""
+
+    kind: str
+    name: str
+    at: float
+    done: bool
+    failed: bool
+
+
+class PastWait(Struct, frozen=True):
+    """One thing that a call waited for, or waits for. `status` is how it ended; None while it waits."""
+
+    kind: WaitKind
+    name: str
+    opened_at: float | None
+    deadline: float | None
+    open: bool
+    status: str | None = None
+    resolved_at: float | None = None
+    by: str | None = None
+    reason: str | None = None
+
+
+class CallDetail(Struct, frozen=True):
+    """A call with its steps and waits, in the order in which they began."""
+
+    call: PastCall
+    steps: tuple[PastStep, ...] = ()
+    waits: tuple[PastWait, ...] = ()
+
+
+class CallHistory(Protocol):
+    """The calls of a store, or of a runtime in memory.
+
+    Implemented by `stores/sqlite/calls/history.py` and `runtime/call_history.py`.
+    """
+
+    async def list_calls(self, filters: CallFilters, before: Place | None, limit: int) -> list[PlacedCall]:
+        """Calls, the newest first, from a place on."""
+        ...
+
+    async def find_call(self, key: CallKey) -> CallDetail | None:
+        """One call, with its steps and waits."""
+        ...
+
+    async def list_batches(self, session: str, before: Place | None, limit: int) -> list[PastBatch]:
+        """The batches of a session, the newest first, from a place on: the `first_at` and id of a batch."""
+        ...
+
+    async def batch_calls(self, batch: str, session: str | None = None) -> list[PastCall]:
+        """The calls of a batch, of every session and scope that has one of this id, in their order."""
+        ...
