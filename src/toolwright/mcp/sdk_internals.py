@@ -1,5 +1,5 @@
-"""What a server reads of the official SDK beyond its public names. Owns all of that, so that a new version of the SDK is
-looked into here.
+"""What a server reads of the official SDK beyond its public names. Owns all of that: a new version of the SDK is looked
+into here.
 
 The SDK gives the handler of a request no public way to its connection, nor to the channel to its client. Version 2.3
 has both in attributes of the request's session; a test compares them with the version that is installed.

@@ -124,4 +124,3 @@ class ClientRequest:
         if isinstance(holder, dict):
             return str(holder.setdefault(_CONNECTION_ID, new_id("connection")))
         return None
-

@@ -1,5 +1,5 @@
-"""The attributes of the SDK that are read though they are not public: the installed version has them, and they mean what
-`toolwright.mcp.sdk_internals` says."""
+"""The attributes of the SDK that are read though they are not public: the installed version has them, and they mean
+what `toolwright.mcp.sdk_internals` says."""
 
 from typing import Any
 
