@@ -23,7 +23,7 @@ from tests.mcp.server.conftest import MODES
 from tests.support import fail_after
 from toolwright.mcp.server_request import TASKS
 
-KILLS, KILLS_OVER_STDIO = 16, 3
+KILLS, KILLS_OVER_STDIO = 14, 2
 """At each revision."""
 CALLS, BUILDS = 5, 2
 KEY = "dev.toolwright/idempotency-key"
