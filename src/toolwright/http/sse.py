@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 from starlette.responses import StreamingResponse
 
@@ -27,19 +28,23 @@ def sse_event(data: object, *, id: int | str | None = None, event: str | None = 
 
 
 def sse_response(
-    events: AsyncIterator[bytes], *, status: int = 200, headers: dict[str, str] | None = None
+    events: AsyncIterator[bytes], stopping: asyncio.Event, *, headers: dict[str, str] | None = None
 ) -> StreamingResponse:
-    """A response that sends events as they come, with a sign of life between them."""
-    return StreamingResponse(_alive(events), status, {**_HEADERS, **(headers or {})}, media_type=MEDIA_TYPE)
+    """A response that sends events as they come, with a sign of life between them, until the service is `stopping`."""
+    return StreamingResponse(_alive(events, stopping), 200, {**_HEADERS, **(headers or {})}, media_type=MEDIA_TYPE)
 
 
-async def _alive(events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _alive(events: AsyncIterator[bytes], stopping: asyncio.Event) -> AsyncIterator[bytes]:
     yield b"retry: %d\n\n" % RETRY
     coming = asyncio.ensure_future(_next(events))
+    stop = asyncio.ensure_future(stopping.wait())
     try:
         while True:
-            done, _ = await asyncio.wait({coming}, timeout=HEARTBEAT)
-            if not done:
+            either: set[asyncio.Future[Any]] = {coming, stop}
+            await asyncio.wait(either, timeout=HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
+            if not coming.done():
+                if stop.done():
+                    return  # the client connects again, to a service that goes on where this one was
                 yield _ALIVE
                 continue
             event = coming.result()
@@ -50,6 +55,7 @@ async def _alive(events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     except RuntimeClosed:
         return  # the client connects again, and goes on where it was
     finally:
+        stop.cancel()
         coming.cancel()
         await asyncio.wait({coming})
         close = getattr(events, "aclose", None)

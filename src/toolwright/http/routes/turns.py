@@ -102,7 +102,7 @@ async def post_turn(request: ServiceRequest[NewTurn]) -> object:
     )
     where = {"Location": f"/v1/turns/{turn.id}"}
     if request.accepts(MEDIA_TYPE):
-        return sse_response(_events(turn, 0), headers=where)
+        return sse_response(_events(turn, 0), request.service.stopping, headers=where)
     if request.prefers("respond-async"):
         told = {"turn": (await turn.info()).to_json(), "outcome": None}
         return JsonAnswer.of(told, 202, {**where, "Preference-Applied": "respond-async"})
@@ -126,7 +126,7 @@ async def get_turn(request: ServiceRequest) -> object:
     """A turn as it is now; or its events, from `Last-Event-ID` on."""
     turn = await _find(request)
     if request.accepts(MEDIA_TYPE):
-        return sse_response(_events(turn, _last_seen(request)))
+        return sse_response(_events(turn, _last_seen(request)), request.service.stopping)
     info = await turn.info()
     done = info.state in _ENDED or info.state == "waiting"
     return {"turn": info.to_json(), "outcome": turn_outcome(await turn) if done else None}
@@ -166,8 +166,6 @@ def _last_seen(request: ServiceRequest[Any, Any]) -> int:
 async def _events(turn: TurnClient, after: int) -> AsyncIterator[bytes]:
     async for event in turn.follow(after):
         yield turn_event(event)
-        if event.kind == "turn.waiting":
-            continue  # the stream stays open while a person decides
 
 
 def turn_event(event: TurnEvent) -> bytes:
