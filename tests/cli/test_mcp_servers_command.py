@@ -80,3 +80,16 @@ def test_the_servers_of_the_project_are_among_its_tools(run: Run, project: Path,
     called = run("call", "mine__effect", '{"text": "hello"}')
     assert called.code == 0, called.err
     assert (project / "server" / "effects").read_text() == "hello\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("bad", "--url", "nowhere"),
+        ("bad", "--header", "A: b", "--", "program"),
+        ("bad", "--env", "A=b", "--url", "https://example.com/mcp"),
+    ],
+)
+def test_a_server_that_could_not_be_used_is_not_added(run: Run, project: Path, words: tuple[str, ...]):
+    assert run("mcp", "add", *words).code != 0
+    assert not (project / "mcp.json").exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from toolwright.app_options import require_known
-from toolwright.errors import MissingRequirement
+from toolwright.errors import MissingRequirement, ToolwrightError
 from toolwright.extras import how_to_install, missing_libraries
 from toolwright.mcp.client_settings import OAuth, ServerOptions, ServerSettings
 from toolwright.tools.remote_tools import RemoteHost
@@ -50,6 +50,10 @@ class McpServer(ServerSettings):
             ToolwrightError: a setting is not usable.
             MissingRequirement: the extra `mcp` is not installed.
         """
+        if isinstance(args, str):
+            raise ToolwrightError(
+                f"The MCP server {name!r} has args={args!r:.200}, which is one text; use a list of texts"
+            )
         return cls._made(name, options, command=command, args=tuple(args), env=dict(env or {}), cwd=cwd)
 
     @classmethod

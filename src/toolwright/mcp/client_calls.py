@@ -37,6 +37,8 @@ IDEMPOTENCY_KEY = "dev.toolwright/idempotency-key"
 """The field of a request's `_meta` that is the same whenever the same call is sent."""
 MOST_ROUNDS = 25
 """How often a server may ask for input in one call."""
+_CLOSED = "Connection closed"
+"""How the SDK says that there is no connection any more."""
 _PROGRESS_EVERY = 0.05
 """Seconds between two reports of progress that are passed on."""
 _LONGEST_LABEL = 500
@@ -101,7 +103,11 @@ class LiveServer:
                     return await self._request(tool, arguments, call.ctx, responses, state)
                 except MCPError as second:
                     error = second
-            raise read_error(error, name, tool, self.secrets.text, repeatable=repeatable, why=self.ended) from None
+            # Over HTTP nobody tells when a connection ends; a process is there until it is known to have ended.
+            there = self.settings.transport == "stdio" and self.ended is None and error.message != _CLOSED
+            raise read_error(
+                error, name, tool, self.secrets.text, repeatable=repeatable, why=self.ended, open=there
+            ) from None
         except ValidationError as error:
             raise bad_answer(name, tool, error) from None
         finally:

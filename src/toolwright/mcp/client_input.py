@@ -30,12 +30,14 @@ from mcp_types import (
 from toolwright.errors import ServiceError, ToolwrightError
 from toolwright.mcp.client_redaction import ServerSecrets
 from toolwright.mcp.client_settings import ServerSettings
-from toolwright.mcp.tool_names import clean_schema, clean_text
+from toolwright.mcp.tool_names import clean_line, clean_schema, clean_text
 from toolwright.tools.context import ToolContext
 from toolwright.tools.outcome import ToolError
 
 LONGEST_QUESTION = 4_000
 MOST_FIELDS = 50
+MOST_QUESTIONS = 50
+"""How many questions a server may ask in one call."""
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _KEYWORDS = {
     "string": {"minLength", "maxLength", "pattern", "format", "enum", "enumNames", "oneOf"},
@@ -46,7 +48,7 @@ _KEYWORDS = {
 }
 """The keywords of a field of a question, by its type: a form that a person can fill in, and nothing else."""
 _TOLD = {"type", "title", "description", "default"}
-_URL_ANSWER: dict[str, Any] = {"type": "object", "properties": {}}
+_URL_ANSWER: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 @dataclass(slots=True, eq=False)
@@ -93,6 +95,11 @@ class InputAnswers:
         """The answer of a person to a question of the server: a durable question of the call."""
         if not self._settings.elicitation:
             return self._refused("answers of a person", "elicitation=True")
+        if call.questions >= MOST_QUESTIONS:
+            return ErrorData(
+                code=INVALID_REQUEST,
+                message=f"The server asked {MOST_QUESTIONS} questions in this call, which is all that it may",
+            )
         call.questions += 1
         said = clean_text(self._secrets.text(params.message), LONGEST_QUESTION).strip() or "(without words)"
         message = f"The MCP server {self._settings.name!r} asks: {said}"
@@ -103,7 +110,9 @@ class InputAnswers:
                 return ErrorData(code=INVALID_PARAMS, message=str(error))
         else:
             schema = _URL_ANSWER
-            url = clean_text(params.url, 2_000)
+            url = clean_line(params.url, 2_000)
+            if not url.lower().startswith(("https://", "http://")):
+                return ErrorData(code=INVALID_PARAMS, message="A person can be sent to an http or https address only")
             message += f"\nOpen this address, and answer {{}} when it is done: {url}"
         try:
             answer = await call.ctx.ask(f"mcp-question-{call.questions}", message, schema)

@@ -153,13 +153,22 @@ def cut_off(server: str, tool: str, why: str, *, repeatable: bool) -> ToolError:
 
 
 def read_error(
-    error: MCPError, server: str, tool: str, redact: Callable[[str], str], *, repeatable: bool, why: str | None
+    error: MCPError,
+    server: str,
+    tool: str,
+    redact: Callable[[str], str],
+    *,
+    repeatable: bool,
+    why: str | None,
+    open: bool,
 ) -> ToolError:
-    """The failure that an error of the protocol means."""
+    """The failure that an error of the protocol means. With `open` the connection is known to be there, so that every
+    error is the server's own."""
     said = clean_text(redact(error.message), LONGEST_MESSAGE)
     if error.code == NOT_SENT or (error.code == INVALID_REQUEST and error.message == _NO_SESSION):
         return not_connected(server, tool, said)
-    if error.code == CONNECTION_CLOSED:
+    # Many servers use this code for errors of their own.
+    if error.code == CONNECTION_CLOSED and not open:
         return cut_off(server, tool, why or said, repeatable=repeatable)
     if error.code == PARSE_ERROR:
         return bad_answer(server, tool)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 LARGEST_MESSAGE = 16 * 1024 * 1024
 """Bytes of one message of a server, unless it is allowed more."""
 _URL = re.compile(r"https?://\S+|\$\{\S+", re.IGNORECASE)
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +133,12 @@ class ServerSettings:
             raise self._wrong("command", self.command, "the name or path of a program")
         if self.url is not None and (not isinstance(self.url, str) or not _URL.fullmatch(self.url)):
             raise self._wrong("url", self.url, "an http or https URL")
+        if self.url is not None and "@" in self.url.partition("://")[2].partition("/")[0]:
+            # Not the URL, which may have a password.
+            raise ToolwrightError(
+                f"The MCP server {self.name!r} has a user or password in its url, which logs would show; give them by "
+                "auth= or headers="
+            )
         for option in ("env", "headers"):
             given: Any = getattr(self, option)
             if not isinstance(given, Mapping) or not all(
@@ -139,6 +147,12 @@ class ServerSettings:
                 # Not the values, which may be secrets.
                 raise ToolwrightError(
                     f"The MCP server {self.name!r} has {option} that are not texts; use a dict of texts"
+                )
+        for header, value in self.headers.items():
+            if not _HEADER.fullmatch(header) or not _HEADER_VALUE.fullmatch(value):
+                raise ToolwrightError(
+                    f"The MCP server {self.name!r} has the header {header!r:.100}, whose name or value cannot be sent; "
+                    "use printable characters in one line"
                 )
         if not all(isinstance(item, str) for item in self.args):
             raise self._wrong("args", self.args, "a list of texts")

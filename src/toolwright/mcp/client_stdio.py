@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -23,7 +24,8 @@ from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adap
 
 from toolwright import jsonx
 from toolwright.log_fields import log_fields
-from toolwright.mcp.tool_names import clean_text
+from toolwright.mcp.log_limit import LogLimit
+from toolwright.mcp.tool_names import clean_line
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -36,9 +38,11 @@ INHERITED = ("PATH", "HOME")
 """The only variables of our environment that a server gets, unless they are given to it."""
 _CHUNK = 256 * 1024
 _LONGEST_STDERR_LINE = 4_000
-_MOST_PROGRESS = 200
-"""Progress notices a second that are read; the rest is dropped before it costs anything."""
-_PROGRESS = b'"notifications/progress"'
+_MOST_NOTICES = 200
+"""Notices of progress and log messages a second that are read; the rest is dropped before it costs anything."""
+_NOTICES = re.compile(rb'"notifications/(?:progress|message)"')
+_MOST_RUBBISH = 5
+"""Log lines about rubbish in each period; a server that prints a lot prints it all the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +68,26 @@ Ended = Callable[[str], None]
 """Takes the reason, as soon as the server cannot answer any more."""
 
 
+@dataclass(slots=True)
+class ServerExit:
+    """How a server ended by itself, before it was stopped."""
+
+    stopping: bool = False
+    reason: str | None = None
+    status: int | None = None
+
+    def told(self) -> str | None:
+        """The end in words; None for a server that was stopped."""
+        if self.reason is None or self.status is None:
+            return self.reason
+        how = f"with status {self.status}" if self.status >= 0 else f"by signal {-self.status}"
+        return f"{self.reason}, and its process ended {how}; the log of 'toolwright.mcp' (INFO) has what it wrote"
+
+
 @asynccontextmanager
-async def stdio_transport(launch: Launch, ended: Ended, redact: Callable[[str], str]) -> AsyncIterator[Streams]:
+async def stdio_transport(
+    launch: Launch, ended: Ended, exit: ServerExit, redact: Callable[[str], str]
+) -> AsyncIterator[Streams]:
     """A transport for `mcp.Client`: the server runs for as long as the block does.
 
     Raises:
@@ -87,15 +109,22 @@ async def stdio_transport(launch: Launch, ended: Ended, redact: Callable[[str], 
     assert process.stderr is not None
     to_session, from_server = anyio.create_memory_object_stream["SessionMessage | Exception"](0)
     to_server, from_session = anyio.create_memory_object_stream["SessionMessage"](0)
+
+    def tell(reason: str) -> None:
+        if exit.reason is None and not exit.stopping:
+            exit.reason = reason
+        ended(reason)
+
     tasks = [
-        asyncio.create_task(_read(launch, process.stdout, to_session, ended), name=f"mcp-{launch.server}-read"),
-        asyncio.create_task(_write(process.stdin, from_session, ended), name=f"mcp-{launch.server}-write"),
+        asyncio.create_task(_read(launch, process.stdout, to_session, tell), name=f"mcp-{launch.server}-read"),
+        asyncio.create_task(_write(process.stdin, from_session, tell), name=f"mcp-{launch.server}-write"),
         asyncio.create_task(_log(launch.server, process.stderr, redact), name=f"mcp-{launch.server}-stderr"),
     ]
     try:
         yield from_server, to_server
     finally:
-        stopping = asyncio.ensure_future(_stop(process, launch, tasks))
+        exit.stopping = True
+        stopping = asyncio.ensure_future(_stop(process, launch, tasks, exit))
         try:
             await asyncio.shield(stopping)
         except asyncio.CancelledError:
@@ -115,7 +144,8 @@ async def _read(
     """Pass on the messages of the server, a line each, until it ends or writes a line that is too long."""
     reason = "it closed its output"
     loop = asyncio.get_running_loop()
-    second, progress = 0.0, 0
+    second, notices = 0.0, 0
+    rubbish = LogLimit(loop.time, _MOST_RUBBISH)
     buffer = bytearray()
     try:
         while chunk := await stdout.read(_CHUNK):
@@ -125,14 +155,14 @@ async def _read(
             while (end := buffer.find(b"\n", max(start, searched))) >= 0:
                 line = bytes(buffer[start:end])
                 start = end + 1
-                if _PROGRESS in line[:200]:
+                if _NOTICES.search(line, 0, 200):
                     now = loop.time()
                     if now - second >= 1:
-                        second, progress = now, 0
-                    progress += 1
-                    if progress > _MOST_PROGRESS:
+                        second, notices = now, 0
+                    notices += 1
+                    if notices > _MOST_NOTICES:
                         continue
-                if message := _parsed(launch.server, line):
+                if message := _parsed(launch.server, line, rubbish):
                     await to_session.send(message)
             del buffer[:start]
             if len(buffer) > launch.largest_message:
@@ -152,19 +182,22 @@ async def _read(
         pass  # a server that is stuck in writing could not end
 
 
-def _parsed(server: str, line: bytes) -> SessionMessage | None:
+def _parsed(server: str, line: bytes, rubbish: LogLimit) -> SessionMessage | None:
     if not line.strip():
         return None
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:
         # What a server prints beside its messages is not ours to read; it may hold anything.
-        log.warning(
-            "The MCP server %r wrote a line of %d bytes that is no message; it is left out",
-            server,
-            len(line),
-            extra=log_fields("mcp.not_a_message"),
-        )
+        before = rubbish.take()
+        if before is not None:
+            log.warning(
+                "The MCP server %r wrote a line of %d bytes that is no message; it is left out%s",
+                server,
+                len(line),
+                f", and so were {before} before it" if before else "",
+                extra=log_fields("mcp.not_a_message"),
+            )
         return _rubbish(line)
 
 
@@ -196,6 +229,7 @@ async def _write(
 
 async def _log(server: str, stderr: asyncio.StreamReader, redact: Callable[[str], str]) -> None:
     """Log what the server writes to its standard error, a line each, cut where it is long."""
+    limit = LogLimit(asyncio.get_running_loop().time)
     while True:
         try:
             line = await stderr.readuntil(b"\n")
@@ -207,12 +241,16 @@ async def _log(server: str, stderr: asyncio.StreamReader, redact: Callable[[str]
             return
         if not line:
             return
-        text = redact(clean_text(line.decode("utf-8", "replace").rstrip(), _LONGEST_STDERR_LINE))
-        if text:
-            log.info("MCP server %r: %s", server, text, extra=log_fields("mcp.stderr"))
+        text = redact(clean_line(line.decode("utf-8", "replace"), _LONGEST_STDERR_LINE))
+        before = limit.take() if text else None
+        if before is not None:
+            more = f" ({before} lines before it are left out)" if before else ""
+            log.info("MCP server %r: %s%s", server, text, more, extra=log_fields("mcp.stderr"))
 
 
-async def _stop(process: asyncio.subprocess.Process, launch: Launch, tasks: list[asyncio.Task[None]]) -> None:
+async def _stop(
+    process: asyncio.subprocess.Process, launch: Launch, tasks: list[asyncio.Task[None]], exit: ServerExit
+) -> None:
     """End the server: the end of its input first, then SIGTERM and SIGKILL to everything in its process group."""
     stdin = process.stdin
     assert stdin is not None
@@ -222,7 +260,10 @@ async def _stop(process: asyncio.subprocess.Process, launch: Launch, tasks: list
         writer.cancel()
     with contextlib.suppress(OSError):
         stdin.close()
-    if not await _exits(process, launch.exit_grace):
+    if await _exits(process, launch.exit_grace):
+        exit.status = process.returncode
+        await asyncio.wait([tasks[2]], timeout=0.2)  # its last words
+    else:
         _signal(process.pid, signal.SIGTERM)
         if not await _exits(process, launch.exit_grace):
             log.warning(

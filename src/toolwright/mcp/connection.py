@@ -20,6 +20,7 @@ from mcp.client import Client
 from mcp.client.session import ClientRequestContext
 from mcp.client.subscriptions import ToolsListChanged
 from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
 
 from toolwright.errors import RegistryError, ToolDefinitionError, ToolwrightError
 from toolwright.log_fields import log_fields
@@ -30,10 +31,11 @@ from toolwright.mcp.client_oauth import authorisation
 from toolwright.mcp.client_redaction import ServerSecrets
 from toolwright.mcp.client_result import not_connected, read_result
 from toolwright.mcp.client_settings import OAuth, ServerSettings
-from toolwright.mcp.client_stdio import Launch, stdio_transport
+from toolwright.mcp.client_stdio import Ended, Launch, ServerExit, stdio_transport
 from toolwright.mcp.client_variables import SESSION, Variables
+from toolwright.mcp.log_limit import LogLimit
 from toolwright.mcp.pins import changed, pin_of
-from toolwright.mcp.tool_names import clean_text, tool_names
+from toolwright.mcp.tool_names import clean_line, clean_text, tool_names
 from toolwright.mcp.tool_of_server import ServerTool, make_tool
 from toolwright.tools.context import ToolContext
 from toolwright.tools.outcome import ToolError
@@ -71,6 +73,7 @@ class Connection:
         self._settings = settings
         self._host = host
         self._secrets = ServerSecrets()
+        self._log_limit = LogLimit(host.clock.monotonic)
         self._answers = InputAnswers(settings, self._secrets)
         self._task: asyncio.Task[None] | None = None
         self._tried = asyncio.Event()  # the first attempt succeeded or failed
@@ -212,6 +215,15 @@ class Connection:
 
     async def _stay_connected(self) -> None:
         """Connect, and stay so until the connection is lost or closed."""
+        exit = ServerExit()
+        try:
+            await self._connect_and_follow(exit)
+        except Exception as error:
+            if (told := exit.told()) is None:
+                raise
+            raise ToolwrightError(told) from error  # to the SDK, a process that ended is a connection that closed
+
+    async def _connect_and_follow(self, exit: ServerExit) -> None:
         self._state = "connecting"
         settings = self._settings
         lost: list[str] = []
@@ -229,7 +241,7 @@ class Connection:
         async with AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout(self._connect_seconds()):
-                    transport = await self._transport(ended)
+                    transport = await self._transport(ended, exit)
                     client = await stack.enter_async_context(self._client(transport))
                     self._require_protocol(client)
                     live = LiveServer(settings, client, self._secrets, self._host.clock, self._list_now)
@@ -329,7 +341,11 @@ class Connection:
     def _failed(self, error: BaseException) -> None:
         while isinstance(error, BaseExceptionGroup) and error.exceptions:
             error = error.exceptions[0]
-        said = clean_text(self._secrets.text(str(error) or type(error).__name__), 1_000)
+        if isinstance(error, ValidationError):
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            error = ToolwrightError(f"it answered with something that is no {error.title}: {place}: {first['msg']}")
+        said = clean_line(self._secrets.text(str(error) or type(error).__name__), 1_000)
         if said != self._error:  # once, not at each attempt
             log.warning(
                 "The MCP server %r is not connected: %s",
@@ -341,7 +357,7 @@ class Connection:
 
     # --- connecting
 
-    async def _transport(self, ended: Any) -> Any:
+    async def _transport(self, ended: Ended, exit: ServerExit) -> Any:
         settings = self._settings
         variables = Variables(settings.name, self._host, self._secrets)
         if settings.command is not None:
@@ -354,7 +370,7 @@ class Connection:
                 largest_message=settings.largest_message,
                 exit_grace=settings.exit_grace,
             )
-            return stdio_transport(launch, ended, self._secrets.text)
+            return stdio_transport(launch, ended, exit, self._secrets.text)
         assert settings.url is not None
         url = await variables.fill(settings.url)
         headers = await variables.fill_all(settings.headers)
@@ -398,8 +414,12 @@ class Connection:
     async def _log(self, params: mcp_types.LoggingMessageNotificationParams) -> None:
         data = params.data if isinstance(params.data, str) else repr(params.data)
         text = clean_text(self._secrets.text(data[: 4 * _LONGEST_LOG]), _LONGEST_LOG)
-        level = _LEVELS.get(params.level, logging.ERROR)
-        log.log(level, "MCP server %r: %s", self._settings.name, text, extra=log_fields("mcp.log"))
+        before = self._log_limit.take()
+        if before is None:
+            return
+        level, more = _LEVELS.get(params.level, logging.ERROR), f" ({before} before it are left out)" if before else ""
+        line = clean_line(text, _LONGEST_LOG)
+        log.log(level, "MCP server %r: %s%s", self._settings.name, line, more, extra=log_fields("mcp.log"))
         call = None if self._live is None else self._live.asking_call()
         if call is not None:
             call.ctx.output("log", f"{text}\n")
@@ -443,7 +463,13 @@ class Connection:
             tools += page.tools
             cursor = page.next_cursor
             if cursor is None or len(tools) > MOST_TOOLS:
-                break
+                return tools
+        log.warning(
+            "The MCP server %r lists its tools on more than %d pages; the rest is left out",
+            self._settings.name,
+            _MOST_PAGES,
+            extra=log_fields("mcp.list_too_long"),
+        )
         return tools
 
     async def _take(self, listed: list[mcp_types.Tool], live: LiveServer) -> None:
@@ -451,15 +477,21 @@ class Connection:
         settings = self._settings
         left_out: dict[str, str] = {}
         wanted: dict[str, mcp_types.Tool] = {}
+        too_many: list[str] = []
         for tool in listed:
             if settings.only is not None and tool.name not in settings.only:
                 continue
             if tool.name in wanted:
                 left_out[tool.name] = "the server lists it twice, and the first one is taken"
             elif len(wanted) >= MOST_TOOLS:
-                left_out[tool.name] = f"the server has more than {MOST_TOOLS} tools"
+                too_many.append(tool.name)
             else:
                 wanted[tool.name] = tool
+        if too_many:  # told once, however many there are
+            others = f", and so are {len(too_many) - 1} others" if len(too_many) > 1 else ""
+            left_out[too_many[0]] = f"the server has more than {MOST_TOOLS} tools{others}"
+        for own in sorted({*settings.tools, *(settings.only or ())} - {tool.name for tool in listed}):
+            left_out[own] = "the server has no such tool, and tools= or only= names it; check its name"
         pins = {name: pin_of(tool) for name, tool in wanted.items()}
         await self._compare(pins)
         self._listed_pins = pins
@@ -478,7 +510,7 @@ class Connection:
             if self._left_out.get(own) != why:
                 log.warning(
                     "The tool %r of the MCP server %r is left out: %s",
-                    clean_text(own, 200),
+                    clean_line(own),
                     settings.name,
                     why,
                     extra=log_fields("mcp.tool_left_out"),
@@ -505,7 +537,7 @@ class Connection:
             made = make_tool(listed, name, settings, self._secrets, self.call, in_steps=in_steps)
             self._host.registry.register(made, replace=mine is not None)
         except (ToolDefinitionError, RegistryError) as error:
-            return clean_text(str(error), 1_000)
+            return clean_line(str(error), 1_000)
         self._tools[name] = key, made
         return None
 
@@ -526,7 +558,7 @@ class Connection:
         for name in different:
             log.warning(
                 "The tool %r of the MCP server %r has changed: its description, schema or hints are not what they were",
-                clean_text(name, 200),
+                clean_line(name),
                 settings.name,
                 extra=log_fields("mcp.tool_changed"),
             )

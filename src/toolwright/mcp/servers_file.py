@@ -51,7 +51,8 @@ class ServersFile:
             content = json.loads(raw)
         except (ValueError, RecursionError) as error:
             raise ToolwrightError(f"The file {str(path)!r} is not JSON: {error}") from error
-        if not isinstance(content, dict) or not isinstance(content.get("mcpServers", {}), dict):
+        # A file with other things in it and no servers is that of another program, which names them otherwise.
+        if not isinstance(content, dict) or not isinstance(content.get("mcpServers", None if content else {}), dict):
             raise ToolwrightError(
                 f'The file {str(path)!r} has another form; write {{"mcpServers": {{"name": {{"command": ...}}}}}}'
             )
@@ -91,6 +92,8 @@ def read_entry(name: str, entry: object) -> tuple[dict[str, Any], ServerOptions]
     require_server_name(name)
     if not isinstance(entry, Mapping):
         raise _wrong(name, "is not an object", "{'command': ...} or {'url': ...}")
+    if "command" in entry and "url" in entry:
+        raise _wrong(name, "has a command and a url", "one of the two")
     kind = entry.get("type") or entry.get("transport") or ("stdio" if "command" in entry else "http")
     if kind == "sse":
         raise _wrong(name, "has the type 'sse'", "a server with streamable HTTP: the old transport is not supported")

@@ -66,6 +66,11 @@ def clean_text(text: object, longest: int = LONGEST_DESCRIPTION) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
+def clean_line(text: object, longest: int = LONGEST_TITLE) -> str:
+    """The same in one line, for a log or an error: a server cannot begin a line there."""
+    return " ".join(clean_text(text, longest).split())
+
+
 def clean_schema(schema: Any) -> Any:
     """A schema whose descriptions and titles are cleaned; everything that is checked stays as it came."""
     if isinstance(schema, dict):

@@ -11,7 +11,7 @@ from toolwright import jsonx
 from toolwright.errors import InvalidArguments
 from toolwright.mcp.client_redaction import ServerSecrets
 from toolwright.mcp.client_settings import ServerSettings
-from toolwright.mcp.schema_bombs import require_cheap
+from toolwright.mcp.server_schemas import require_usable
 from toolwright.mcp.tool_names import LONGEST_TITLE, clean_schema, clean_text
 from toolwright.tools.arguments import Arguments
 from toolwright.tools.context import StepCrashPolicy, ToolContext
@@ -119,7 +119,7 @@ def _without_nulls(validate: Validate, schema: Mapping[str, Any]) -> Validate:
 
 
 def _schema(schema: Mapping[str, Any], tool: str, secrets: ServerSecrets) -> dict[str, Any]:
-    require_cheap(schema, tool=tool)
+    require_usable(schema, tool=tool)
     cleaned: dict[str, Any] = clean_schema(secrets.data(dict(schema)))
     return cleaned
 

@@ -14,6 +14,7 @@ from toolwright import jsonx
 from toolwright.errors import InvalidArguments, ToolDefinitionError
 from toolwright.large_json import MOST_CONTAINERS, MOST_ITEMS, has_few_parts
 from toolwright.tools.checking_cost import MOST_LISTED, CheckingCost, cost_of_json_schema, parts_tried
+from toolwright.tools.repeated_checks import MOST_CHECKS, repeated_checks
 from toolwright.tools.validation_messages import (
     MOST_PROBLEMS,
     ArgumentProblem,
@@ -59,12 +60,16 @@ def compile_schema(schema: Schema, *, owner: str) -> Validate:
     The function raises `InvalidArguments`, with every problem, for arguments that do not fit. None accepts any object.
 
     Raises:
-        ToolDefinitionError: the schema is not JSON Schema, or refers to something outside itself.
+        ToolDefinitionError: the schema is not JSON Schema, refers to something outside itself, or checks one part of a
+            value too often.
     """
     compiled = _compile(schema, owner)
     accepts, decode = compiled.accepts, msgspec.json.Decoder(dict[str, Any]).decode
+    too_many = _bound(compiled.times)
 
     def validate(raw: bytes) -> dict[str, Any]:
+        if problem := too_many(raw):
+            raise InvalidArguments([problem])
         try:
             value = decode(raw)
         except (jsonx.DecodeError, RecursionError) as error:
@@ -80,18 +85,16 @@ def compile_output_schema(schema: Schema, *, owner: str) -> OutputCheck:
     """Compile a schema for JSON values of any kind, once, into a function that lists the problems of a value.
 
     Raises:
-        ToolDefinitionError: the schema is not JSON Schema, or refers to something outside itself.
+        ToolDefinitionError: the schema is not JSON Schema, refers to something outside itself, or checks one part of a
+            value too often.
     """
     compiled = _compile(schema, owner)
     # The cost of checking one item: some keywords take several times as long as others.
-    times = max([1, *map(_times, compiled.schema_parts())])
-    most_containers, most_items = MOST_CONTAINERS // times, MOST_ITEMS // times
+    too_many = _bound(max([compiled.times, *map(_times, compiled.schema_parts())]))
 
     def check(raw: bytes) -> list[ArgumentProblem]:
-        if times > 1 and len(raw) > most_containers and not has_few_parts(raw, most_containers, most_items):
-            message = "in too many parts to be checked, for its schema asks for different items or several forms"
-            expected = f"at most {most_containers} lists and objects, and {most_items} items"
-            return [ArgumentProblem("$", message, f"{len(raw)} bytes of JSON", expected)]
+        if problem := too_many(raw):
+            return [problem]
         try:
             value = jsonx.decode(raw)
         except (jsonx.DecodeError, RecursionError) as error:
@@ -99,6 +102,20 @@ def compile_output_schema(schema: Schema, *, owner: str) -> OutputCheck:
         return [] if compiled.accepts(value) else compiled.problems(value, raw)
 
     return check
+
+
+def _bound(times: int) -> Callable[[bytes], ArgumentProblem | None]:
+    """A function that finds JSON with too many parts for a schema that takes so many times longer for each."""
+    most_containers, most_items = MOST_CONTAINERS // times, MOST_ITEMS // times
+
+    def problem(raw: bytes) -> ArgumentProblem | None:
+        if times == 1 or len(raw) <= most_containers or has_few_parts(raw, most_containers, most_items):
+            return None
+        message = "in too many parts to be checked, for its schema asks for different items or several forms"
+        expected = f"at most {most_containers} lists and objects, and {most_items} items"
+        return ArgumentProblem("$", message, f"{len(raw)} bytes of JSON", expected)
+
+    return problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +127,8 @@ class _Compiled:
     errors: Callable[[Any], Iterator[jsonschema_rs.ValidationError]]
     require: Callable[[Any], None]
     cost: CheckingCost | None
+    times: int
+    """How many times longer than by a plain schema one part of a value takes, for it is checked more than once."""
 
     def schema_parts(self) -> Iterator[dict[str, Any]]:
         """The parts of the schema that are schemas."""
@@ -174,8 +193,16 @@ def _compile(schema: Schema, owner: str) -> _Compiled:
         raise ToolDefinitionError(
             f"Tool {owner!r} has an invalid JSON Schema: {error}; use plain JSON, nested less than 250 deep."
         ) from None
+    checks = repeated_checks(plain)
+    if checks is None or checks > MOST_CHECKS:
+        raise ToolDefinitionError(
+            f"Tool {owner!r} has a JSON Schema that checks one part of a value more than {MOST_CHECKS} times, or has "
+            "references of which that cannot be told; refer to each form from fewer places, and as '#/$defs/<name>'."
+        )
     cost = cost_of_json_schema(plain)
-    return _Compiled(plain, validator.is_valid, validator.iter_errors, validator.validate, cost)
+    # Most forms that a part of a value does not have are left at their first keyword.
+    times = max(1, checks // 4)
+    return _Compiled(plain, validator.is_valid, validator.iter_errors, validator.validate, cost, times)
 
 
 def _never_fetch(uri: str) -> NoReturn:

@@ -56,6 +56,16 @@ def laughs() -> dict[str, Any]:
     return {"type": "object", "$defs": {**defs, "d30": OBJECT}, "allOf": [{"$ref": "#/$defs/d0"}]}
 
 
+def levels(reference: str = "#/$defs/d{}", **own: str) -> dict[str, Any]:
+    """The same for the parts of a value: each level of it is checked twice as often as the one before."""
+    defs: dict[str, Any] = {}
+    for n in range(30):
+        form = {"properties": {"a": {"$ref": reference.format(n + 1)}}}
+        defs[f"d{n}"] = {"anyOf": [form, form], **{key: text.format(n) for key, text in own.items()}}
+    last = {"type": "string", **{key: text.format(30) for key, text in own.items()}}
+    return {"type": "object", "$defs": {**defs, "d30": last}, "properties": {"a": {"$ref": reference.format(0)}}}
+
+
 def listing() -> list[dict[str, Any]]:
     effect = tool("effect")
     match BEHAVIOUR:
@@ -74,6 +84,9 @@ def listing() -> list[dict[str, Any]]:
                 tool("remote", inputSchema=remote),
                 tool("wrong", inputSchema={"type": "object", "properties": {"a": {"type": "no such type"}}}),
                 tool("bad_output", outputSchema=laughs()),
+                tool("levels", inputSchema=levels()),
+                tool("anchors", inputSchema=levels("#a{}", **{"$anchor": "a{}"})),
+                tool("addresses", outputSchema=levels("s{}", **{"$id": "s{}"})),
             ]
         case "names":
             return [
@@ -94,6 +107,10 @@ def listing() -> list[dict[str, Any]]:
                 "properties": {"a": {"type": "string", "description": hidden, "enum": ["\u200b"]}},
             }
             return [tool("effect", description=hidden, title=hidden, inputSchema=schema)]
+        case "many_tools":
+            return [tool(f"t{number}") for number in range(3_000)]
+        case "no_tools":
+            return [tool("wrong", inputSchema={"type": "string"})]
         case "long_description":
             return [tool("effect", description="x" * 1_000_000)]
         case "endless_list":
@@ -137,6 +154,28 @@ def call(id: Any, params: dict[str, Any]) -> None:
             for number in range(20_000):
                 progress = {"progressToken": token, "progress": number, "message": "working"}
                 send({"method": "notifications/progress", "params": progress})
+        case "own_code":
+            send({"id": id, "error": {"code": -32000, "message": "the order is closed"}})
+            return
+        case "prints":
+            sys.stdout.write("not a message\n" * 20_000)
+        case "logs":
+            line = {"level": "error", "data": "fine\nERROR forged\x1b[31m"}
+            for _ in range(2_000):
+                send({"method": "notifications/message", "params": line})
+            sys.stderr.write("on stderr\n" * 2_000)
+            sys.stderr.flush()
+        case "asks_often":
+            schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+            for number in range(200):
+                question = {"message": f"Question {number}?", "requestedSchema": schema}
+                send({"id": f"asked {number}", "method": "elicitation/create", "params": question})
+            refused = 0
+            while refused < 150:
+                refused += "error" in json.loads(sys.stdin.readline())
+        case "asks_script":
+            where = {"mode": "url", "message": "Go.", "url": "javascript:alert(1)", "elicitationId": "1"}
+            done = {"content": [{"type": "text", "text": json.dumps(ask("elicitation/create", where)["error"])}]}
         case "bad_base64":
             send({"id": id, "result": {"content": [{"type": "image", "data": "***", "mimeType": "image/png"}]}})
             return
@@ -175,6 +214,9 @@ def call(id: Any, params: dict[str, Any]) -> None:
 
 def main() -> None:
     note("pids", str(os.getpid()))
+    if BEHAVIOUR == "exits":
+        sys.stderr.write("there is no database\n")
+        sys.exit(3)
     if BEHAVIOUR == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         child = subprocess.Popen(

@@ -17,7 +17,8 @@ async def test_schemas_that_take_for_ever_or_are_wrong_leave_their_tools_out(ope
     async with fail_after(20):
         runtime = await opened(raw(folder, "schemas"))
     assert runtime.tools.names() == ["plain__effect"]
-    assert sorted(runtime.servers()[0].left_out) == ["bad_output", "circle", "laughs", "many", "remote", "wrong"]
+    wrong = ["bad_output", "circle", "laughs", "many", "remote", "wrong"]
+    assert sorted(runtime.servers()[0].left_out) == sorted([*wrong, "addresses", "anchors", "levels"])
 
 
 async def test_names_that_collide_or_impersonate_stay_apart(opened, folder):
@@ -121,6 +122,61 @@ async def test_a_flood_of_progress_does_not_hold_up_the_loop(opened, folder, loo
                 break
     watching.close()
     assert seen < 1_000
+
+
+async def test_a_flood_of_rubbish_is_a_few_log_lines(opened, folder, caplog, loop_watch):
+    runtime = await opened(raw(folder, "prints"))
+    assert (await call(runtime, "effect")).ok
+    lines_logged = [record for record in caplog.records if "no message" in record.getMessage()]
+    assert 1 <= len(lines_logged) < 50
+
+
+async def test_a_flood_of_log_messages_is_limited_and_each_is_one_line(opened, folder, caplog):
+    caplog.set_level(logging.INFO, "toolwright.mcp")
+    runtime = await opened(raw(folder, "logs"))
+    assert (await call(runtime, "effect")).ok
+    said = [record.getMessage() for record in caplog.records if record.getMessage().startswith("MCP server")]
+    assert any(text.startswith("MCP server 'plain': fine ERROR forged[31m") for text in said)
+    assert not any("\n" in text for text in said)
+    assert len(said) < 1_500
+
+
+async def test_the_tools_beyond_the_most_are_told_once(opened, folder, caplog):
+    runtime = await opened(raw(folder, "many_tools"))
+    [status] = runtime.servers()
+    assert len(status.tools) == 1_000
+    assert list(status.left_out.values()) == ["the server has more than 1000 tools, and so are 1999 others"]
+    assert caplog.text.count("left out") == 1
+
+
+async def test_a_list_that_is_none_is_told_in_one_line(opened, folder):
+    runtime = await opened(raw(folder, "no_tools"))
+    [status] = runtime.servers()
+    assert status.error.startswith("it answered with something that is no ListToolsResult: tools.0.inputSchema")
+    assert "\n" not in status.error
+
+
+async def test_a_tool_that_is_named_and_not_there_is_told(opened, folder):
+    runtime = await opened(raw(folder, "fine", tools={"efect": {"approval": "required"}}, only=["effect", "fect"]))
+    [status] = runtime.servers()
+    assert sorted(status.left_out) == ["efect", "fect"]
+    assert "the server has no such tool" in status.left_out["efect"]
+
+
+async def test_how_a_server_ended_is_told(opened, folder, caplog):
+    caplog.set_level(logging.INFO, "toolwright.mcp")
+    runtime = await opened(raw(folder, "exits"))
+    [status] = runtime.servers()
+    assert "its process ended with status 3" in status.error
+    assert "there is no database" in caplog.text
+
+
+async def test_an_error_of_the_server_is_not_the_end_of_its_connection(opened, folder):
+    runtime = await opened(raw(folder, "own_code"))
+    outcome = await call(runtime, "effect")
+    assert outcome.failure.code == "mcp_error"
+    assert outcome.failure.message == "The MCP server 'plain' answered: the order is closed"
+    assert runtime.servers()[0].state == "connected"
 
 
 async def test_changes_of_the_list_in_a_loop_are_read_at_a_limited_rate(opened, folder, caplog):

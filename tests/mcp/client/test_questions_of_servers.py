@@ -71,6 +71,23 @@ async def test_a_question_that_is_no_form_is_refused(opened, folder):
 
 
 @pytest.mark.promise("MCP-04")
+async def test_a_server_asks_no_more_than_a_person_can_answer(opened, folder):
+    runtime = await opened(raw(folder, "asks_often"))
+    batch = start(runtime, "effect")
+    async with fail_after(20):
+        [outcome] = await batch
+    assert outcome.value == "done"
+
+
+@pytest.mark.promise("MCP-04")
+async def test_a_person_is_sent_to_web_pages_only(opened, folder):
+    runtime = await opened(raw(folder, "asks_script"))
+    outcome = await call(runtime, "effect")
+    assert "http or https address only" in json.loads(outcome.value)["message"]
+    assert await runtime.questions() == []
+
+
+@pytest.mark.promise("MCP-04")
 async def test_a_server_that_may_not_ask_is_refused(opened, folder):
     runtime = await opened(raw(folder, "asks", elicitation=False))
     outcome = await call(runtime, "effect")

@@ -76,6 +76,9 @@ async def test_options_of_ours_stand_under_our_name(tmp_path):
         ({"url": "ftp://a"}, "an http or https URL"),
         ({"command": "a", "toolwright": {"trust": True}}, "unknown options"),
         ({"command": "a", "env": [1]}, "no object"),
+        ({"command": "a", "url": "http://b"}, "use one of the two"),
+        ({"url": "http://ann:secret@b/mcp"}, "give them by auth= or headers="),
+        ({"url": "http://b", "headers": {"A": "b\r\nC: d"}}, "cannot be sent"),
         (7, "is not an object"),
     ],
 )
@@ -83,9 +86,15 @@ async def test_a_server_that_is_not_usable_is_refused_with_its_name(tmp_path, en
     with pytest.raises(ToolwrightError, match=match) as raised:
         McpServer.from_file(write(tmp_path / "mcp.json", {"mine": entry}))
     assert "'mine'" in str(raised.value)
+    assert "secret@" not in str(raised.value)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"mcpServers": 7}', "{"])
+async def test_arguments_of_a_command_are_no_single_text():
+    with pytest.raises(ToolwrightError, match="use a list of texts"):
+        McpServer.stdio("mine", "uvx", "mcp-server-git")
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"mcpServers": 7}', "{", '{"servers": {}}'])
 async def test_a_file_of_another_form_is_refused(tmp_path, text):
     (tmp_path / "mcp.json").write_text(text)
     with pytest.raises(ToolwrightError, match=r"mcp\.json"):

@@ -62,10 +62,13 @@ def add(
 ) -> None:
     """Write a server into the file of servers. Nothing is started; `toolwright mcp test` does that."""
     with reported():
+        from toolwright.mcp.client_settings import ServerSettings
         from toolwright.mcp.servers_file import ServersFile, read_entry
 
         if bool(command) is bool(url):
             raise BadInput("Give a command or --url, as in: toolwright mcp add git -- uvx mcp-server-git")
+        if (url and env) or (command and header):
+            raise BadInput("--env is for a command, and --header for --url; leave it out")
         entry: dict[str, Any]
         if command:
             entry = {"command": command[0], "args": command[1:]}
@@ -77,7 +80,8 @@ def add(
                 entry["headers"] = dict(_pair(item, ":", "--header") for item in header)
         if trusted:
             entry["toolwright"] = {"trusted": True}
-        read_entry(name, entry)
+        settings, _ = read_entry(name, entry)
+        ServerSettings(name=name, **settings)  # refuses what cannot be used, before it is written
         kept = ServersFile.read(_path(file), missing=True)
         if name in kept.servers and not replace:
             raise BadInput(
