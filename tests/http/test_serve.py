@@ -90,7 +90,7 @@ def test_a_server_answers_to_tokens_and_one_browser_and_ends_by_sigterm(tmp_path
 def test_a_port_that_is_taken_and_a_missing_app_are_told(tmp_path: Path) -> None:
     with served(tmp_path) as (url, _, _):
         port = url.rpartition(":")[2]
-        taken = CliRunner().invoke(command, ["serve", "--tools", "toolwright.builtin:echo", "--port", port])
+        taken = CliRunner().invoke(command, ["serve", "--tools", str(tmp_path / "my_agent.py"), "--port", port])
         assert taken.exit_code != 0
         assert "cannot be listened on" in taken.output
     assert CliRunner().invoke(command, ["serve", "--app", "nowhere:app"]).exit_code == 2
