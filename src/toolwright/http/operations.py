@@ -3,7 +3,6 @@ the request as its handler sees it."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeAlias
@@ -65,11 +64,6 @@ class ServiceInfo(Protocol):
     @property
     def counts(self) -> RequestCounts:
         """Its requests so far."""
-        ...
-
-    @property
-    def stopping(self) -> asyncio.Event:
-        """Set once it stops: streams end, and their clients connect to another one."""
         ...
 
     @property

@@ -76,7 +76,6 @@ class Service:
         self._page = page
         self._opening: asyncio.Task[Runtime] | None = None
         self.counts = RequestCounts()
-        self.stopping = asyncio.Event()
         self.ready = True
         """False once the service stops: it is not to be sent requests any more."""
 
@@ -102,7 +101,6 @@ class Service:
     def stop(self) -> None:
         """Take no more part in the work: the service is not ready, and its streams end with a hint to come back."""
         self.ready = False
-        self.stopping.set()
         if self._runtime is not None:
             feed_of(self._runtime).stop()
 
