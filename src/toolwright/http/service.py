@@ -182,7 +182,7 @@ class Service:
             _require_scope(operation, caller, path.get(SESSION))
         query = None
         if operation.query is not None:
-            query = read_query(operation.query, raw.query_params.multi_items())
+            query = read_query(operation.query, raw.query_params.multi_items() if raw.scope["query_string"] else [])
         data = b"" if operation.body is None else await self._read_body(operation, raw)
         body = None if operation.body is None else self._readers[id(operation)](data)
         request: ServiceRequest[Any, Any] = ServiceRequest(
