@@ -127,6 +127,7 @@ def wire(
             partial(SessionTurnsClient, turns),
             turns.left_turn,
             agents.parts,
+            turns.end_agents,
             lambda: inbox,
         ),
     )
