@@ -1,123 +1,106 @@
-"""`toolwright doctor`: it finds what is wrong, says a remedy, and changes nothing."""
+"""`toolwright doctor`: what keeps an app from working here, with remedies."""
 
-import asyncio
 import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import apsw
 import pytest
 
-from toolwright import Runtime
-from toolwright.stores import SqliteStore
+from tests.cli.conftest import Run
 
-TOOLS = """
-from toolwright import tool
-
-@tool
-async def add(a: int, b: int) -> int:
-    "Add."
-    return a + b
-"""
+DB = ("--db", "agent.db")
+NOTE = {"id": "n1", "name": "note", "arguments": {"text": "x"}}
 
 
-def states(result) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for finding in result.json["findings"]:
-        found.setdefault(finding["what"], set()).add(finding["state"])
+def states(run: Run, *options: str) -> dict[str, list[str]]:
+    """The findings that are not fine, by subject: what is said, with the remedy."""
+    found: dict[str, list[str]] = {}
+    for finding in run("doctor", *options, "--json").json:
+        if finding["state"] in ("problem", "damage"):
+            found.setdefault(finding["subject"], []).append(f"{finding['said']}; {finding['remedy']}")
     return found
 
 
-def remedy(result, what: str) -> str:
-    (found,) = [one for one in result.json["findings"] if one["what"] == what and one["state"] in ("problem", "damage")]
-    return found["remedy"]
+def test_a_sound_place_has_no_problem_and_is_not_changed(run: Run, left: Callable[..., Path], tmp_path: Path) -> None:
+    store = left(NOTE)
+    before = (sorted(os.listdir(store.parent)), store.read_bytes())
+    ended = run("doctor", *DB)
+    assert ended.code == 0, ended.out
+    assert "agent.db is sound" in ended.out
+    assert f"Python {sys.version_info.major}.{sys.version_info.minor}" in ended.out
+    assert states(run, *DB) == {}
+    assert (sorted(os.listdir(store.parent)), store.read_bytes()) == before
 
 
-@pytest.fixture
-def store(project):
-    async def make() -> None:
-        async with Runtime.open("agent.db") as runtime:
-            await runtime.session("s").kv.set("a", 1)
-
-    asyncio.run(make())
-    return project / "agent.db"
-
-
-@pytest.mark.promise("HTTP-05")
-def test_a_sound_store_and_app_have_no_problem(run, project, store):
-    (project / "my_tools.py").write_text(TOOLS)
-    before = store.read_bytes()
-    result = run("doctor", "--tools", "my_tools.py", "--db", "agent.db", "--json")
-    assert result.code == 0, result.out
-    assert result.json["sound"]
-    assert {"versions", "clock", "extras", "app", "store", "disk", "permissions", "workers", "master key"} <= states(
-        result
-    ).keys()
-    assert not (project / "agent.db.key").exists()
-    assert len(store.read_bytes()) == len(before)
-    shown = run("doctor", "--db", "agent.db")
-    assert shown.code == 0
-    assert "agent.db is sound" in shown.out
+def test_a_store_that_is_not_there_yet_is_no_problem_and_is_not_made(run: Run, tmp_path: Path) -> None:
+    ended = run("doctor", "--db", "new.db")
+    assert (ended.code, "There is no store 'new.db' yet" in ended.out) == (0, True)
+    assert run("doctor").code == 0
+    found = states(run, "--db", "nowhere/new.db")
+    assert "mkdir -p" in found["permissions"][0]
+    assert not Path("nowhere").exists()
 
 
-@pytest.mark.promise("HTTP-05")
-def test_a_store_that_others_may_read_is_a_problem_with_a_remedy(run, project, store):
-    os.chmod(store, 0o644)
-    result = run("doctor", "--db", "agent.db", "--json")
-    assert result.code == 2
-    assert remedy(result, "permissions") == "run: chmod 600 agent.db"
+@pytest.mark.skipif(os.name == "nt", reason="modes are those of POSIX")
+def test_files_that_others_may_read_are_named_with_the_command_that_helps(run: Run, left: Callable[..., Path]) -> None:
+    store = left(NOTE)
+    store.chmod(0o644)
+    key = store.with_name("agent.db.key")
+    key.write_text("no key\n")
+    key.chmod(0o644)
+    found = states(run, *DB)
+    assert "chmod 600" in found["permissions"][0]
+    assert "chmod 600" in found["keys"][0]
+    assert run("doctor", *DB).code == 2
+    key.chmod(0o600)
+    assert "damaged; restore it from a copy" in states(run, *DB)["keys"][0]
 
 
-@pytest.mark.promise("HTTP-05")
-def test_a_key_that_is_not_usable_is_a_problem_and_is_not_shown(run, project, store, monkeypatch):
-    monkeypatch.setenv("TOOLWRIGHT_MASTER_KEY", "not-a-key-but-nearly")
-    result = run("doctor", "--db", "agent.db", "--json")
-    assert (result.code, states(result)["master key"]) == (2, {"problem"})
-    assert "not-a-key" not in result.out
+def test_a_master_key_of_the_environment_is_checked_and_never_shown(
+    run: Run, left: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left(NOTE)
+    monkeypatch.setenv("TOOLWRIGHT_MASTER_KEY", "hunter2")
+    ended = run("doctor", *DB)
+    assert (ended.code, "hunter2" in ended.out) == (2, False)
+    assert "base64 of 32 random bytes" in states(run, *DB)["keys"][0]
+    monkeypatch.setenv("TOOLWRIGHT_MASTER_KEY", "A" * 43 + "=")
+    ended = run("doctor", *DB)
+    assert (ended.code, "A" * 43 in ended.out) == (0, False)
 
 
-@pytest.mark.promise("HTTP-05")
-def test_damage_is_told_as_such(run, project, store):
-    async def close() -> None:
-        await SqliteStore(store).close()
+def test_a_damaged_store_ends_it_with_four(run: Run, left: Callable[..., Path]) -> None:
+    store = left(NOTE)
+    content = bytearray(store.read_bytes())
+    content[3 * 4096 : 6 * 4096] = b"\7" * (3 * 4096)
+    store.write_bytes(content)
+    assert run("doctor", *DB).code == 4
 
-    asyncio.run(close())
+
+def test_a_newer_store_and_records_of_the_future_are_problems(run: Run, left: Callable[..., Path]) -> None:
+    store = left(NOTE)
     connection = apsw.Connection(str(store))
-    connection.execute("INSERT INTO effects VALUES ('s', '', 'nobody', 'step:a', x'', 1, 1, x'', NULL)")
+    connection.execute("UPDATE calls SET finished_at = finished_at + 86400")
+    assert "the clock was put back" in states(run, *DB)["clock"][0]
+    connection.execute("PRAGMA user_version = 99")
     connection.close()
-    result = run("doctor", "--db", "agent.db", "--json")
-    assert (result.code, states(result)["store"]) == (4, {"damage"})
+    assert "upgrade toolwright" in states(run, *DB)["store"][0]
 
 
-@pytest.mark.promise("HTTP-05")
-def test_an_app_that_cannot_be_loaded_is_a_problem(run, project, store):
-    result = run("doctor", "--app", "nothing_here:app", "--db", "agent.db", "--json")
-    assert (result.code, states(result)["app"]) == (2, {"problem"})
+def test_calls_that_were_cut_off_are_advice(run: Run, left: Callable[..., Path]) -> None:
+    left({"id": "d1", "name": "die"})
+    ended = run("doctor", *DB)
+    assert (ended.code, "toolwright recover" in ended.out) == (0, True)
 
 
-@pytest.mark.promise("HTTP-05")
-def test_records_of_the_future_and_runs_without_a_worker_are_problems(run, project, store):
-    from toolwright import tool
-
-    @tool(supports_background=True)
-    async def later() -> str:
-        """Do it later."""
-        return "done"
-
-    async def make() -> None:
-        async with Runtime.open("agent.db", tools=[later], worker=False) as runtime:
-            await runtime.session("s").spawn("later")
-            await runtime.session("s").call("later")
-
-    asyncio.run(make())
-    connection = apsw.Connection(str(store))
-    connection.execute("UPDATE calls SET queued_at = queued_at + 1e6")
-    connection.close()
-    result = run("doctor", "--db", "agent.db", "--json")
-    assert result.code == 2
-    assert states(result)["workers"] == {"problem"}
-    assert "problem" in states(result)["clock"]
-
-
-def test_a_store_that_is_not_there_yet_is_no_problem(run, project):
-    result = run("doctor", "--db", "none.db", "--json")
-    assert (result.code, states(result)["store"]) == (0, {"note"})
-    assert not (project / "none.db").exists()
+def test_an_app_that_lacks_something_is_a_problem_by_name(run: Run, tmp_path: Path) -> None:
+    Path("needy.py").write_text(
+        "from toolwright import App, ToolContext, tool\n\n\n"
+        "@tool(needs=['model'])\nasync def think(ctx: ToolContext) -> str:\n    'Think.'\n    return ''\n\n\n"
+        "app = App(tools=[think])\n"
+    )
+    found = states(run, "--app", "needy.py:app")
+    assert "'think'" in found["app"][0]
+    assert "App(model=...)" in found["app"][0]
