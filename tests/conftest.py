@@ -34,7 +34,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs with Ctrl-C ignored, and programs inherit that; tests send it to theirs.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-PATIENCE = 2.0  # seconds that a thread or child process on its way out is given
+PATIENCE = 10.0  # seconds that a thread or child process on its way out is given
 LOOP_TURNS = 10  # the same for tasks, in turns of the loop: a cancelled task needs a few, no real time
 
 # Helpers that the interpreter starts once and keeps to its own end.
