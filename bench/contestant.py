@@ -14,6 +14,7 @@ from bench.pairing import Subject
 from bench.workload import FUNCTIONS, TURN_ANSWER, TURN_CALLS, TURN_QUESTION, TURN_STEPS, requests, turn_requests
 from toolwright import Budget, Policy, Rule, Runtime, Tool, ToolCall, ToolOutcome, TurnOutcome, tool
 from toolwright.tools.model import ModelRequest
+from toolwright.tools.tracing import Tracing
 
 POLICY = Policy(
     timeout=30,
@@ -128,10 +129,15 @@ class Contestant:
 
 @contextlib.asynccontextmanager
 async def open_contestant(
-    tools: Iterable[Tool] = TOOLS, store: str | Path = ":memory:", sync: Literal["full", "normal"] = "full"
+    tools: Iterable[Tool] = TOOLS,
+    store: str | Path = ":memory:",
+    sync: Literal["full", "normal"] = "full",
+    telemetry: Tracing | None = None,
 ) -> AsyncIterator[Contestant]:
     """A runtime with these tools, the policy, and its watcher; in memory unless a file is named."""
-    async with Runtime.open(store, tools=[*tools], policy=POLICY, sync=sync, model=TurnModel()) as runtime:
+    async with Runtime.open(
+        store, tools=[*tools], policy=POLICY, sync=sync, model=TurnModel(), telemetry=telemetry
+    ) as runtime:
         watcher = Watcher(runtime)
         watching = asyncio.create_task(watcher.watch())
         try:

@@ -21,6 +21,7 @@ from bench.sections import (
     replay,
     runs,
     scaling,
+    telemetry,
     turn_peers,
     turns,
     waiting,
@@ -49,6 +50,7 @@ SECTIONS: dict[str, Section] = {
     "mcp-client": mcp_client.section,
     "adapters": adapters.section,
     "mcp-server": mcp_server.section,
+    "telemetry": telemetry.section,
     "event-streams": event_streams.section,
 }
 

@@ -14,7 +14,7 @@ from tests.http.client import everyone, opened
 from tests.http.live import following, served
 from tests.support import fail_after
 from toolwright import App, Runtime, ToolCall, tool
-from toolwright.http import create_app, events
+from toolwright.http import create_app, events, sse
 from toolwright.http.access.caller import Caller, Scope
 from toolwright.stores import prune
 
@@ -176,7 +176,7 @@ async def test_a_service_that_stops_ends_its_streams_with_a_hint(file):
 
 @pytest.mark.promise("HTTP-02")
 async def test_a_heartbeat_moves_the_place_of_a_client_that_wants_nothing_of_what_happens(file, monkeypatch):
-    monkeypatch.setattr(events, "HEARTBEAT", 0.01)
+    monkeypatch.setattr(sse, "HEARTBEAT", 0.01)
     service = create_app(App(tools=[look]), file, authenticate=everyone())
     async with fail_after(30), httpx.AsyncClient() as http, served(service) as address:
         runtime = await service.open()

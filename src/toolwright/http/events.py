@@ -12,7 +12,6 @@ import asyncio
 import bisect
 import contextlib
 import logging
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -20,24 +19,20 @@ from weakref import WeakKeyDictionary
 
 from starlette.types import Receive, Scope, Send
 
-from toolwright import jsonx
 from toolwright.errors import RuntimeClosed, StoreError
+from toolwright.http import sse
 from toolwright.http.answers import StreamAnswer
+from toolwright.http.sse import STREAM_HEADERS, disconnected, send_piece, sse_control, sse_event, sse_retry
 from toolwright.log_fields import log_fields
 from toolwright.runtime.runtime import Runtime
 from toolwright.stores.contracts.event_log import LoggedEvent
 
 log = logging.getLogger("toolwright.http")
 
-MEDIA_TYPE = "text/event-stream"
 POLL = 0.1
 """Seconds between two looks at the log, while there are clients."""
 RETRY = 1.0
 """Seconds until the next look at a store that could not be read."""
-HEARTBEAT = 15.0
-"""Seconds after which every client is told the number of the latest event, so that it knows that the service lives."""
-PATIENCE = 30.0
-"""Seconds that a client may take to read what it was sent."""
 MOST_EVENTS = 10_000
 """How many events are remembered for all clients."""
 MOST_BYTES = 16 * 1024 * 1024
@@ -62,10 +57,8 @@ class Shown(NamedTuple):
     @classmethod
     def of(cls, event: LoggedEvent) -> Shown:
         """The event with its frame, which is written once for all clients."""
-        data = jsonx.encode_unchecked(event.to_json())
-        return cls(
-            event.number, event.session, event.kind, event.call_id, b"id: %d\ndata: %b\n\n" % (event.number, data)
-        )
+        frame = sse_event(event.to_json(), id=event.number)
+        return cls(event.number, event.session, event.kind, event.call_id, frame)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +105,7 @@ class EventFeed:
         """How many heartbeats there were."""
         self.clients = 0
         self._waiters: list[asyncio.Future[None]] = []
+        self._until_stop: set[asyncio.Future[None]] = set()
         self._pump: asyncio.Task[None] | None = None
         self._begun: asyncio.Future[None] | None = None
         self._catching_up = asyncio.Semaphore(CATCHING_UP)
@@ -144,6 +138,18 @@ class EventFeed:
         """End all streams with a hint to come back, to another server or to the next one here."""
         self.ending = reason
         self._wake()
+        for waiter in list(self._until_stop):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def stopped(self) -> asyncio.Future[None]:
+        """Done when streams are to end."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.ending is not None:
+            waiter.set_result(None)
+        self._until_stop.add(waiter)
+        waiter.add_done_callback(self._until_stop.discard)
+        return waiter
 
     def changed(self) -> asyncio.Future[None]:
         """Done when there is something to send, a heartbeat, or the end."""
@@ -190,7 +196,7 @@ class EventFeed:
 
     async def _read(self) -> None:
         loop = asyncio.get_running_loop()
-        beat = loop.time() + HEARTBEAT
+        beat = loop.time() + sse.HEARTBEAT
         failing = False
         while True:
             more, pause = False, POLL
@@ -210,7 +216,7 @@ class EventFeed:
                 if more:
                     self._remember([Shown.of(event) for event in page.events], page.last)
             if loop.time() >= beat:
-                beat = loop.time() + HEARTBEAT
+                beat = loop.time() + sse.HEARTBEAT
                 self.beats += 1
                 more = True
             if more:
@@ -265,15 +271,10 @@ class EventStream(StreamAnswer):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the client leaves, is too slow, or the service stops."""
         feed = self._feed
-        left = asyncio.ensure_future(_disconnected(receive))
+        left = asyncio.ensure_future(disconnected(receive))
         left.add_done_callback(self._notice)
         try:
-            headers = [
-                (b"content-type", MEDIA_TYPE.encode()),
-                (b"cache-control", b"no-store"),
-                (b"x-accel-buffering", b"no"),  # a proxy must not collect them
-            ]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
             with contextlib.suppress(TimeoutError):
                 await self._send_all(send, left)
         finally:
@@ -288,29 +289,29 @@ class EventStream(StreamAnswer):
     async def _send_all(self, send: Send, left: asyncio.Future[None]) -> None:
         feed, wanted = self._feed, self._wanted
         position = feed.last if self._after is None else self._after
-        hello = b"retry: %d\n" % random.randint(500, 1_500)
+        hello = sse_retry()
         if position > feed.last:
             # Its number is of another store.
-            hello += _control("events.reset", {"last": feed.last})
+            hello += sse_control("events.reset", {"last": feed.last})
             position = feed.last
         # Without data this is no event, but the client knows where to continue from.
-        await _send(send, hello + b"id: %d\n\n" % position)
+        await send_piece(send, hello + b"id: %d\n\n" % position)
         live, beats = False, feed.beats
         while not left.done():
             if feed.ending is not None:
-                await _send(send, _control("reconnect", {"reason": feed.ending}), last=True)
+                await send_piece(send, sse_control("reconnect", {"reason": feed.ending}), last=True)
                 return
             if position < feed.floor:
                 if live:
-                    await _send(send, _control("reconnect", {"reason": "too_slow"}), last=True)
+                    await send_piece(send, sse_control("reconnect", {"reason": "too_slow"}), last=True)
                     return
                 try:
                     piece, reached, first = await feed.from_store(wanted, position)
                 except (RuntimeClosed, StoreError):
-                    await _send(send, _control("reconnect", {"reason": "unavailable"}), last=True)
+                    await send_piece(send, sse_control("reconnect", {"reason": "unavailable"}), last=True)
                     return
                 if 0 < position < first - 1 and position == self._after:
-                    piece = _control("events.removed", {"after": position, "first": first}) + piece
+                    piece = sse_control("events.removed", {"after": position, "first": first}) + piece
                 reached = feed.floor if reached <= position else reached
             else:
                 live = True
@@ -324,24 +325,4 @@ class EventStream(StreamAnswer):
                 piece += b": heartbeat\nid: %d\n\n" % reached
             position = reached
             if piece:
-                await _send(send, piece)
-
-
-def _control(kind: str, data: dict[str, object]) -> bytes:
-    """A frame that is about the stream itself. It has no number."""
-    return b"event: %b\ndata: %b\n\n" % (kind.encode(), jsonx.encode_unchecked({"kind": kind, **data}))
-
-
-async def _send(send: Send, data: bytes, *, last: bool = False) -> None:
-    """Send a piece.
-
-    Raises:
-        TimeoutError: the client does not read.
-    """
-    async with asyncio.timeout(PATIENCE):
-        await send({"type": "http.response.body", "body": data, "more_body": not last})
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+                await send_piece(send, piece)

@@ -193,7 +193,7 @@ class ModelCall(AbstractContextManager["ModelCall"]):
         work = self._work
         if isinstance(answer, ModelAnswer):
             about = _usage(answer.usage)
-            about[names.FINISH_REASONS] = (answer.stop,)
+            about[names.FINISH_REASONS] = (names.finish_reason(answer.stop),)
             if answer.id:
                 about[names.RESPONSE_ID] = answer.id
             if answer.model:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from toolwright import jsonx
+from toolwright.telemetry.conventions import finish_reason
 from toolwright.tools.model import ModelAnswer, ModelRequest, ToolResults, UserMessage
 from toolwright.tools.tracing import Redact
 
@@ -53,7 +54,20 @@ def _written(data: Sequence[Any], redact: Redact | None) -> str:
 def _messages(items: Iterable[Any]) -> list[Any]:
     if isinstance(items, str):
         return [{"role": "user", "parts": [_text(items)]}]
-    return [_message(item) for item in items]
+    return [
+        message for item in items for message in (_results(item) if isinstance(item, ToolResults) else [_message(item)])
+    ]
+
+
+def _results(item: ToolResults) -> list[dict[str, Any]]:
+    """A message for each result: some backends show only one result of a message."""
+    return [
+        {
+            "role": "tool",
+            "parts": [{"type": "tool_call_response", "id": outcome.call_id, "response": bounded(outcome.text)}],
+        }
+        for outcome in item.outcomes
+    ]
 
 
 def _message(item: Any) -> dict[str, Any]:
@@ -65,13 +79,7 @@ def _message(item: Any) -> dict[str, Any]:
             for call in item.calls
         ]
         texts = [_text(item.text)] if item.text else []
-        return {"role": "assistant", "parts": [*texts, *calls], "finish_reason": item.stop}
-    if isinstance(item, ToolResults):
-        results = [
-            {"type": "tool_call_response", "id": outcome.call_id, "response": bounded(outcome.text)}
-            for outcome in item.outcomes
-        ]
-        return {"role": "tool", "parts": results}
+        return {"role": "assistant", "parts": [*texts, *calls], "finish_reason": finish_reason(item.stop)}
     if isinstance(item, dict):
         role = item.get("role")
         return {"role": role if isinstance(role, str) else "user", "parts": [_text(_shown(item.get("content")))]}

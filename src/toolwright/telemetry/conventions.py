@@ -75,3 +75,10 @@ DELAY: Final = "toolwright.delay"
 CODE: Final = "toolwright.code"
 WAITS_FOR: Final = "toolwright.waits_for"
 NAME: Final = "toolwright.name"
+
+_FINISH_REASONS: Final = {"end": "stop", "calls": "tool_call", "refusal": "content_filter"}
+
+
+def finish_reason(stop: str) -> str:
+    """Why a model stopped, in the words of the conventions."""
+    return _FINISH_REASONS.get(stop, stop)

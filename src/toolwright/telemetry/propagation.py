@@ -26,7 +26,7 @@ def span_context(text: str) -> trace.SpanContext | None:
     if found is None:
         return None
     read = trace.SpanContext(
-        int(found[1], 16), int(found[2], 16), is_remote=True, trace_flags=trace.TraceFlags(int(found[3], 16) & 1)
+        int(found[1], 16), int(found[2], 16), is_remote=True, trace_flags=trace.TraceFlags(int(found[3], 16) & 3)
     )
     return read if read.is_valid else None
 

@@ -1,7 +1,22 @@
 """The routes of the API. Each file has the operations of one kind of thing, as `OPERATIONS`; here they are all."""
 
 from toolwright.http.operations import Operation
-from toolwright.http.routes import batches, calls, events, health, inbox, login, sessions, tokens, tools, turns
+from toolwright.http.routes import (
+    batches,
+    calls,
+    events,
+    files,
+    health,
+    inbox,
+    login,
+    runs,
+    schedules,
+    sessions,
+    tokens,
+    tools,
+    turns,
+    values,
+)
 
 OPERATIONS: tuple[Operation, ...] = (
     *health.OPERATIONS,
@@ -11,6 +26,10 @@ OPERATIONS: tuple[Operation, ...] = (
     *batches.OPERATIONS,
     *calls.OPERATIONS,
     *inbox.OPERATIONS,
+    *files.OPERATIONS,
+    *values.OPERATIONS,
+    *runs.OPERATIONS,
+    *schedules.OPERATIONS,
     *events.OPERATIONS,
     *login.OPERATIONS,
     *tokens.OPERATIONS,

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from toolwright.http.cursors import Limit
-from toolwright.http.events import MEDIA_TYPE, EventStream, Shown, Wanted, feed_of
+from toolwright.http.events import EventStream, Shown, Wanted, feed_of
 from toolwright.http.operations import Operation, OtherAnswer, ServiceRequest
 from toolwright.http.problems import Problem
+from toolwright.http.sse import MEDIA_TYPE
 
 HEADER = "last-event-id"
 LARGEST = 2**63 - 1
@@ -67,7 +68,7 @@ async def events(request: ServiceRequest[None, EventQuery]) -> EventStream | dic
     if query.session is not None:
         request.require(query.session, Problem(403, "forbidden", "The token has not the scope in this session"))
     wanted = wanted_of(request)
-    after = _last_id(request.raw.headers.get(HEADER), query.after)
+    after = event_id(request.raw.headers.get(HEADER), query.after)
     if request.accepts(MEDIA_TYPE):
         feed = feed_of(request.runtime)
         await feed.join()
@@ -91,7 +92,7 @@ def wanted_of(request: ServiceRequest[None, EventQuery]) -> Wanted:
     )
 
 
-def _last_id(header: str | None, after: int | None) -> int | None:
+def event_id(header: str | None, after: int | None) -> int | None:
     """The number after which a client wants events.
 
     Raises:

@@ -10,11 +10,12 @@ from msgspec import Meta, Struct
 from toolwright.errors import TurnError
 from toolwright.http.answers import JsonAnswer
 from toolwright.http.cursors import Cursor, Limit, Page, page_of, read_cursor, write_cursor
+from toolwright.http.events import feed_of
 from toolwright.http.operations import Operation, OtherAnswer, ServiceRequest
 from toolwright.http.outcome_json import outcomes_json
 from toolwright.http.problems import Problem, not_found
 from toolwright.http.routes.batches import Cancel, Cancelled
-from toolwright.http.sse import MEDIA_TYPE, sse_event, sse_response
+from toolwright.http.sse import MEDIA_TYPE, FollowStream, sse_event
 from toolwright.tools.outcome import Image
 from toolwright.tools.turn_protocols import Budget, Delivery, TurnClient, TurnEvent, TurnInfo, TurnOutcome
 
@@ -102,7 +103,7 @@ async def post_turn(request: ServiceRequest[NewTurn]) -> object:
     )
     where = {"Location": f"/v1/turns/{turn.id}"}
     if request.accepts(MEDIA_TYPE):
-        return sse_response(_events(turn, 0), headers=where)
+        return FollowStream(_events(turn, 0), feed_of(request.runtime).stopped(), where)
     if request.prefers("respond-async"):
         told = {"turn": (await turn.info()).to_json(), "outcome": None}
         return JsonAnswer.of(told, 202, {**where, "Preference-Applied": "respond-async"})
@@ -126,7 +127,7 @@ async def get_turn(request: ServiceRequest) -> object:
     """A turn as it is now; or its events, from `Last-Event-ID` on."""
     turn = await _find(request)
     if request.accepts(MEDIA_TYPE):
-        return sse_response(_events(turn, _last_seen(request)))
+        return FollowStream(_events(turn, _last_seen(request)), feed_of(request.runtime).stopped())
     info = await turn.info()
     done = info.state in _ENDED or info.state == "waiting"
     return {"turn": info.to_json(), "outcome": turn_outcome(await turn) if done else None}

@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import NoReturn
 
+from toolwright.argument_checks import require_count
 from toolwright.clock import Clock
 from toolwright.errors import ServiceError
 from toolwright.session.services.content import hold, spool, to_bytes
@@ -78,8 +79,8 @@ class Files:
         held = await hold(path, to_bytes(path, content), self._file_bytes)
         return await self._write(path, held, expected, readonly)
 
-    async def write_stream(self, path: str, content: AsyncIterable[bytes]) -> FileInfo:
-        """Write a file from pieces of any size: all of it once they have come, or nothing.
+    async def write_stream(self, path: str, content: AsyncIterable[bytes], *, expected: str | None = None) -> FileInfo:
+        """Write a file from pieces of any size: all of it once they have come, or nothing. `expected` as for `write`.
 
         Raises:
             ServiceError: as for `write`.
@@ -87,7 +88,7 @@ class Files:
         path = clean_path(path)
         spooled = await spool(path, content, self._file_bytes)
         try:
-            return await self._write(path, spooled, None, None)
+            return await self._write(path, spooled, expected, None)
         finally:
             spooled.close()
 
@@ -100,8 +101,8 @@ class Files:
         mark = self._marker.mark("files.write", path, content.digest.hex(), expected, readonly)
         return await self._store.write_file(self._session, path, content, writing, mark)
 
-    async def stream(self, path: str) -> AsyncIterator[bytes]:
-        """The content of a file in pieces.
+    async def stream(self, path: str, *, start: int = 0, expected: str | None = None) -> AsyncIterator[bytes]:
+        """The content of a file in pieces, from its byte `start` on; that of the hash `expected`, if it is given.
 
         Raises:
             ServiceError: there is no such file, or it was changed before its last piece was read ("conflict").
@@ -111,11 +112,15 @@ class Files:
         if file is None:
             raise _no_file(path)
         require_file(file)
-        for number in range(-(-file.size // PIECE)):
+        if expected is not None and file.hash != expected:
+            raise _changed(path)
+        require_count("start of a stream", start, 0)
+        for number in range(start // PIECE, -(-file.size // PIECE)):
             piece = await self._store.read_piece(self._session, file, number)
             if piece is None:
-                raise ServiceError(f"The file {path!r} was changed while it was read; read it again", "conflict")
-            yield piece
+                raise _changed(path)
+            skipped = start - number * PIECE
+            yield piece if skipped <= 0 else piece[skipped:]
 
     async def make_directory(self, path: str) -> FileInfo:
         """Make a directory, and those above it; an existing one is not changed.
@@ -228,6 +233,10 @@ def require_changeable(found: FileInfo, host: bool) -> None:
 def refuse_full(path: str) -> NoReturn:
     """Refuse to remove a directory with something in it."""
     raise ServiceError(f"The directory {path!r} is not empty; remove it with recursive=True", "not_empty")
+
+
+def _changed(path: str) -> ServiceError:
+    return ServiceError(f"The file {path!r} was changed while it was read; read it again", "conflict")
 
 
 def _no_file(path: str) -> ServiceError:
