@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import uvicorn
+from mcp.server import streamable_http
 from mcp.server.stdio import stdio_server
 from starlette.requests import ClientDisconnect
 
@@ -50,7 +51,7 @@ async def serve_http(
         app = server.streamable_http_app(streamable_http_path=PATH, host=host, **options)
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
         serving = uvicorn.Server(config)
-        logging.getLogger("mcp.server.streamable_http").addFilter(_not_of_clients_that_left)
+        streamable_http.logger.addFilter(_not_of_clients_that_left)
         started(f"http://{shown}:{listening.getsockname()[1]}{PATH}")
         await serving.serve(sockets=[listening])
 
