@@ -104,6 +104,133 @@ def test_a_call_that_ends_its_process_each_time_is_given_up_and_says_so(crashes,
     assert said == [*([] if again else ["given_up"]), ["interrupted", "given_up", True]]
 
 
+NESTING = """
+import os, signal
+
+@tool(on_crash="rerun")
+async def part(n: int) -> str:
+    if f"part {n}" == deadly:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return f"part {n}"
+
+@tool(on_crash="rerun")
+async def whole(ctx: ToolContext) -> list[str]:
+    found = []
+    for n in range(6):
+        outcome = await ctx.call("part", n=n)
+        found.append(outcome.value if outcome.ok else outcome.failure.code)
+        if f"after {n}" == deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return found
+
+async def main():
+    async with Runtime.open(store, tools=[part, whole]) as runtime:
+        (outcome,) = await runtime.session("s").run_batch([ToolCall(id="c1", name="whole")])
+        say(outcome.value if outcome.ok else outcome.failure.code)
+"""
+PARTS = [f"part {n}" for n in range(6)]
+
+
+@pytest.mark.promise("EFF-14")
+def test_a_call_whose_calls_end_one_after_the_other_is_not_given_up(crashes):
+    for n in range(5):
+        assert crashes.crash(NESTING, deadly=f"after {n}") == []
+    assert crashes.run(NESTING, deadly=None).said == [PARTS]
+
+
+@pytest.mark.promise("EFF-14")
+def test_the_call_that_another_one_made_is_given_up_and_not_the_other(crashes):
+    for _ in range(3):
+        assert crashes.crash(NESTING, deadly="part 4") == []
+    assert crashes.run(NESTING, deadly="part 4").said == [[*PARTS[:4], "given_up", "part 5"]]
+
+
+@pytest.mark.promise("EFF-14")
+def test_a_call_that_ends_its_process_each_time_after_the_same_call_is_given_up(crashes):
+    for _ in range(3):
+        assert crashes.crash(NESTING, deadly="after 4") == []
+    assert crashes.run(NESTING, deadly="after 4").said == ["given_up"]
+
+
+APPROVED = """
+import os, signal
+
+@tool(approval="required", on_crash="rerun")
+async def part() -> str:
+    return "approved"
+
+@tool(on_crash="rerun")
+async def whole(ctx: ToolContext) -> str:
+    return (await ctx.call("part")).value
+
+async def main():
+    async with Runtime.open(store, tools=[part, whole]) as runtime:
+        batch = runtime.session("s").start_batch([ToolCall(id="c1", name="whole")])
+        await batch.quiet()
+        (approval,) = await runtime.approvals()
+        if dies:
+            os.kill(os.getpid(), signal.SIGKILL)
+        await runtime.approve(approval.key)
+        (outcome,) = await batch
+        say(outcome.value if outcome.ok else outcome.failure.code)
+"""
+
+
+@pytest.mark.promise("EFF-14")
+def test_a_death_while_a_call_of_the_call_waits_does_not_count(crashes):
+    for _ in range(5):
+        assert crashes.crash(APPROVED, dies=True) == []
+    assert crashes.run(APPROVED, dies=False).said == ["approved"]
+
+
+ASKING_RUN = """
+import os, signal
+from toolwright import App
+from toolwright.testing import FunctionModel
+
+@tool(on_crash="rerun")
+async def part(n: int) -> int:
+    if f"part {n}" == deadly:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return n
+
+def child(request):
+    if f"child {request.number}" == deadly:
+        os.kill(os.getpid(), signal.SIGKILL)
+    n = request.number
+    return [ToolCall(id=f"p{n}", name="part", arguments={"n": n})] if n < 3 else "through"
+
+@tool(supports_background=True, on_crash="rerun", timeout=None)
+async def asks(ctx: ToolContext) -> str:
+    return (await ctx.open_child("child").ask("Go.", tools=[part], model=FunctionModel(child, name="child"))).text
+
+async def main():
+    if cancels:  # before a worker takes it
+        async with App(tools=[asks, part]).open(store, worker=False) as runtime:
+            await (await runtime.session("s").run("bg_asks")).cancel("enough")
+    async with App(tools=[asks, part]).open(store, worker=True) as runtime:
+        run = await runtime.session("s").spawn("asks", id="bg_asks")
+        await run.wait()
+        say([run.status, run.outcome.value if run.outcome.ok else run.outcome.failure and run.outcome.failure.code])
+        say([[info.state, info.reason] for info in await runtime.turns()])
+"""
+
+
+@pytest.mark.promise("PROC-04", "EFF-14")
+def test_a_run_whose_sub_agent_gets_further_each_time_is_not_given_up(crashes):
+    for deadly in ("child 0", "part 0", "child 1", "part 1", "child 2", "part 2", "child 3"):
+        assert crashes.crash(ASKING_RUN, deadly=deadly, cancels=False) == []
+    said = crashes.run(ASKING_RUN, deadly=None, cancels=False).said
+    assert said == [["completed", "through"], [["answered", None]]]
+
+
+@pytest.mark.promise("PROC-04", "TURN-12")
+def test_a_run_that_is_cancelled_after_its_worker_died_ends_the_turn_of_its_sub_agent(crashes):
+    assert crashes.crash(ASKING_RUN, deadly="part 1", cancels=False) == []
+    said = crashes.run(ASKING_RUN, deadly=None, cancels=True).said
+    assert said == [["cancelled", None], [["cancelled", "enough"]]]
+
+
 PROBE = """
 import os, signal
 

@@ -480,7 +480,7 @@ async def test_a_sub_agent_continues_with_its_turn_after_its_runtime_was_closed(
 
 
 STORY = """
-from toolwright import App, Budget
+from toolwright import App, Budget, Policy
 from toolwright.testing import FunctionModel
 from toolwright.tools.model import ModelAnswer, Usage
 
@@ -509,7 +509,7 @@ def calls(*numbers):
 async def main():
     agent = App(tools=[work], model=model("child", [calls(1, 2), calls(3), "All three."])).as_tool("worker")
     asks = [ToolCall(id=id, name="worker", arguments={"message": id}) for id in names]
-    app = App(tools=[agent], model=model("parent", [asks, "All is done."]))
+    app = App(tools=[agent], model=model("parent", [asks, "All is done."]), policy=Policy(max_crashes=max_crashes))
     async with app.open(store, recover=True) as runtime:
         outcome = await runtime.session("s").ask("Go.", id="t", budget=Budget(model_calls=20))
         say([outcome.status, outcome.text, [each.value for each in outcome.calls], outcome.model_calls,
@@ -545,7 +545,7 @@ def check(kit: CrashKit, kills: int, **given: Any) -> None:
 @pytest.mark.promise("TURN-03", "TURN-04", "TURN-12")
 @pytest.mark.parametrize("part", range(4))
 def test_a_sub_agent_survives_a_kill_at_every_point_and_pays_no_model_call_twice(zygote, tmp_path, part):
-    given = {"names": ["a"]}
+    given = {"names": ["a"], "max_crashes": 3}
     with CrashKit(tmp_path / "whole", zygote=zygote) as kit:
         kit.folder.mkdir()
         points = kit.points(STORY, **given)
@@ -564,7 +564,8 @@ def test_a_sub_agent_survives_a_kill_at_every_point_and_pays_no_model_call_twice
 @pytest.mark.promise("TURN-03", "TURN-12")
 @pytest.mark.parametrize("seed", range(6))
 def test_sub_agents_side_by_side_survive_several_kills_at_random_instants(zygote, tmp_path, seed):
-    chance, given = random.Random(seed), {"names": ["a", "b"]}
+    # Three kills before it gets anywhere would let it be given up.
+    chance, given = random.Random(seed), {"names": ["a", "b"], "max_crashes": 4}
     with CrashKit(tmp_path, zygote=zygote) as kit:
         killed = sum(kit.kill_after(chance.uniform(0.05, 0.25), STORY, **given).killed for _ in range(3))
         check(kit, killed, **given)
@@ -612,6 +613,6 @@ def test_a_sub_agent_that_gets_further_each_time_is_not_given_up_however_often_i
     story = STORY.replace("calls(1, 2), calls(3)", ", ".join(f"calls({n})" for n in range(7)))
     with CrashKit(tmp_path, zygote=zygote) as kit:
         for nth in (1, 2, 2, 2, 2, 2):  # each time it records one more answer, and dies at the next
-            kit.kill_at("child answers", story, nth=nth, names=["a"])
-        (told,) = kit.run(story, names=["a"]).said
+            kit.kill_at("child answers", story, nth=nth, names=["a"], max_crashes=3)
+        (told,) = kit.run(story, names=["a"], max_crashes=3).said
     assert told[:4] == ["answered", "All is done.", ["All three."], 10]

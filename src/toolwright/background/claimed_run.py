@@ -130,12 +130,14 @@ class ClaimedRun:
         if self._done:
             return await self._known()
         if self._reason is not None:
+            await self._end_agents(self._reason)
             return stopped(run, begun=run.attempts > 1)  # this is one of these attempts
         if self._gone is not None and (
             run.options.disposition == "abandon" or run.crashes >= self._shared.policy.max_crashes
         ):
             return abandoned(run)
         if run.deadline is not None and run.deadline <= self._clock.now():
+            await self._end_agents("the run took longer than it may")
             return timed_out(run)
         self._events.say("Running")
         alarm = None if run.deadline is None else self._shared.effects.room.alarms.set(run.deadline, self._time_is_up)
@@ -165,6 +167,11 @@ class ClaimedRun:
             if alarm is not None:
                 alarm.cancel()
         return timed_out(run) if self._late and outcome.status == "cancelled" else outcome
+
+    async def _end_agents(self, reason: str) -> None:
+        """End the turns of the sub-agents that an earlier worker left unfinished: the run ends without them."""
+        if self.run.attempts > 1:  # this is one of these attempts
+            await self._sessions.core(self.run.session).background.end_agents(self.run.call, reason)
 
     async def _known(self) -> ToolOutcome:
         """The outcome that its call has already: neither a timeout nor a cancellation may change that."""

@@ -283,6 +283,8 @@ class ActiveCall(PreparedCall):
     nested: tuple[Any, ...] = ()
     # How often it asked sub-agents, by attempt and question.
     asked_agents: dict[str, int] | None = None
+    # True once their unfinished turns were ended, at the end of the call.
+    agents_ended = False
     opened: Mapping[str, Any] = MappingProxyType({})
 
     def fill(self, env: CallEnvironment[ActiveCall], owner: OwnerBatch, position: int) -> None:

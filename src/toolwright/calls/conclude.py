@@ -15,6 +15,8 @@ from toolwright.stores.contracts.waits import Resolution, WaitKey
 from toolwright.tools.claims import PARALLEL
 from toolwright.tools.outcome import CUT_OFF_EARLIER, NOT_KNOWN, RUN_BY_ANOTHER, Failure, ToolOutcome
 
+ENDED_WITHOUT = "its call ended without it"
+
 
 def end_now(call: ActiveCall, result: object) -> None:
     """End a call from outside its task."""
@@ -44,6 +46,9 @@ def give(call: ActiveCall, outcome: ToolOutcome) -> None:
         suspension.key_taken = False
         call.env.hold_task(call.env.loop.create_task(_end_completion(call, outcome)))
         return
+    if (call.past is not None or call.asked_agents is not None) and _may_leave_agents(call, outcome):
+        call.env.hold_task(call.env.loop.create_task(_end_agents(call, outcome)))
+        return
     env, ticket = call.env, call.ticket
     if call.key is not None and ticket is not None and not ticket.done and call not in env.lingering:
         # While its outcome is written others may run, but none that conflicts: after a crash, what came first must have
@@ -70,7 +75,7 @@ async def _end_completion(call: ActiveCall, outcome: ToolOutcome) -> None:
     """
     try:
         # A call that is cancelled stays so after a crash, which may come before its outcome is written.
-        reason = outcome.reason or "its call ended without it"
+        reason = outcome.reason or ENDED_WITHOUT
         resolution = await call.env.effects.end_wait(WaitKey(identity(call), "completion"), reason)
     except StoreError as fault:
         call.fault = fault
@@ -80,6 +85,28 @@ async def _end_completion(call: ActiveCall, outcome: ToolOutcome) -> None:
         result = completion_result(resolution)
         settled = settle(call, result)
         outcome = await finish(call, result) if settled is None else settled
+    give(call, outcome)
+
+
+def _may_leave_agents(call: ActiveCall, outcome: ToolOutcome) -> bool:
+    """True when a call ends whose sub-agents may have unfinished turns: nobody would continue them after it.
+
+    A call that is only stopped, and runs another time, continues them itself.
+    """
+    ends = outcome.status != "cancelled" or call.ran
+    return ends and not call.agents_ended and call.env.journal.will_record(call, outcome)
+
+
+async def _end_agents(call: ActiveCall, outcome: ToolOutcome) -> None:
+    """End the unfinished turns of the sub-agents of a call, and then the call: a crash in between ends neither."""
+    call.agents_ended = True
+    failure = outcome.failure
+    why = outcome.reason if failure is None else failure.code or failure.category
+    try:
+        await call.env.end_agents(identity(call), f"its call ended without it: {why}" if why else ENDED_WITHOUT)
+    except StoreError as fault:
+        call.fault = fault
+        call.owner.store_failed(fault)
     give(call, outcome)
 
 

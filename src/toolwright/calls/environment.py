@@ -50,6 +50,7 @@ class CallEnvironment(Generic[CallT]):
         "deadlines",
         "deps",
         "effects",
+        "end_agents",
         "journal",
         "keeper",
         "know",
@@ -97,6 +98,7 @@ class CallEnvironment(Generic[CallT]):
         connected_since: Callable[[str], Awaitable[float | None]],
         open_child: Callable[[CallT, str, Callable[[Any], Any]], Any],
         open_agent: Callable[[CallT, Any, Callable[[Any], Any]], Awaitable[Any]],
+        end_agents: Callable[[CallKey, str], Awaitable[None]],
         model: ModelClient | None,
         run_nested: Callable[[CallT, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
         keeper: Keeper,
@@ -135,6 +137,8 @@ class CallEnvironment(Generic[CallT]):
         self.redactor: Redactor | None = None
         self.open_child = open_child
         self.open_agent = open_agent
+        # Ends the turns of a call's sub-agents that are unfinished when the call ends, and says why.
+        self.end_agents = end_agents
         self.model = model
         self.deps = deps
         self.tracing = tracing

@@ -111,7 +111,7 @@ class MemoryStore:
                 elif entry.outcome is None:
                     call = self._calls[intent.key]
                     completion = call.waits.get(WaitKey(intent.key, "completion"))
-                    self._count_crash(call, entry.started_at, intent.rerun)
+                    self._count_crash(call, entry, intent.rerun)
                     known[intent.key] = replace(
                         entry,
                         owner=self.owner,
@@ -123,13 +123,38 @@ class MemoryStore:
                     call.owner = self.owner
         return [known.get(intent.key) for intent in intents]
 
-    def _count_crash(self, call: CallRow, started_at: float | None, may_rerun: bool) -> None:
+    def _count_crash(self, call: CallRow, entry: Entry, may_rerun: bool) -> None:
         count, counted, steps = call.crashes
+        started_at, key = entry.started_at, entry.intent.key
         ran = started_at != counted if started_at is not None else may_rerun and not count
-        waits = any(wait.resolution is None and wait.opened_at is not None for wait in call.waits.values())
-        if call.owner not in (self.owner, NOBODY) and ran and not waits:
-            done = sum(kept.done for kept in call.effects.values())
-            call.crashes = (count + 1 if done <= steps else 1, started_at, done)
+        if call.owner in (self.owner, NOBODY) or not ran or self._is_waiting(key):
+            return
+        nested = self._nested(key).values()
+        if any(_may_have_run(each, call.owner, started_at) for each in nested):
+            return  # It counts for that one.
+        done = sum(kept.done for kept in call.effects.values()) + sum(each.outcome is not None for _, each in nested)
+        call.crashes = (count + 1 if done <= steps else 1, started_at, done)
+
+    def _is_waiting(self, key: CallKey) -> bool:
+        """True when a call waits for something outside, or a call that it made does."""
+        left, seen = [key], {key}
+        while left:
+            each = left.pop()
+            waits = self._calls[each].waits.values()
+            if any(wait.resolution is None and wait.opened_at is not None for wait in waits):
+                return True
+            nested = {made for made, (_, entry) in self._nested(each).items() if entry.outcome is None} - seen
+            seen |= nested
+            left += nested
+        return False
+
+    def _nested(self, key: CallKey) -> dict[CallKey, tuple[CallRow, Entry]]:
+        """The calls that a call made."""
+        return {
+            each: (row, row.entry)
+            for each, row in self._calls.items()
+            if row.entry is not None and row.entry.intent.parent == key.call_id and each[:2] == key[:2]
+        }
 
     async def start(self, key: CallKey, started_at: float) -> bool:
         call = self._mine(key)
@@ -357,3 +382,11 @@ def _is_finished(call: CallRow, outcome: ToolOutcome) -> bool:
     """True when a call has this outcome already."""
     before = None if call.entry is None else call.entry.outcome
     return before is not None and replace(before, cached_value=UNSET) == replace(outcome, cached_value=UNSET)
+
+
+def _may_have_run(made: tuple[CallRow, Entry], owner: str, since: float | None) -> bool:
+    """True when this owner may have run an unfinished call since an instant; a new call may have run without a
+    start."""
+    row, entry = made
+    began = entry.intent.queued_at if entry.started_at is None else entry.started_at
+    return entry.outcome is None and row.owner == owner and (since is None or began >= since)

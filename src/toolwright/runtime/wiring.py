@@ -129,6 +129,7 @@ def wire(
             partial(SessionTurnsClient, turns),
             turns.left_turn,
             agents.parts,
+            turns.end_agents,
             lambda: inbox,
         ),
     )

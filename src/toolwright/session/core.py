@@ -78,6 +78,8 @@ class BackgroundClients(NamedTuple):
     """Gives the turn of a session that this process left while it waits for something outside, if there is one."""
     agent: Callable[[Any, SharedParts], Awaitable[AgentParts]]
     """Gives the parts of an app that runs as a sub-agent of a session with these shared parts."""
+    end_agents: Callable[[CallKey, str], Awaitable[None]]
+    """Ends the turns of a call's sub-agents that are unfinished when the call ends; the text says why."""
     inbox: Callable[[], InboxClient]
     """Gives the inbox of the store."""
 
@@ -167,6 +169,7 @@ class SessionCore:
             know=asked.know if shared.durable else None,
             open_child=asked.open_child,
             open_agent=asked.open_agent,
+            end_agents=asked.end_agents,
             model=shared.model,
             deps=shared.deps,
             tracing=shared.tracing,
@@ -768,6 +771,9 @@ class _AskedByCalls:
 
     def open_agent(self, run: ActiveCall, app: object, guard: Guard) -> Coroutine[Any, Any, ChildSession]:
         return self._session()._agent_of_call(run, app, guard)
+
+    def end_agents(self, call: CallKey, reason: str) -> Awaitable[None]:
+        return self._session().background.end_agents(call, reason)
 
 
 class ChildSession(SessionState):

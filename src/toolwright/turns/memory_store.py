@@ -98,6 +98,10 @@ class MemoryTurnStore:
     async def below(self, above: str) -> builtins.list[TurnRecord]:
         return [turn for turn in self._turns.values() if turn.above == above]
 
+    async def of_call(self, caller: str) -> builtins.list[TurnRecord]:
+        unfinished = [self._turns[id] for queue in self._queues.values() for id in queue]
+        return [turn for turn in unfinished if turn.caller == caller]
+
     async def _take(self, turn: TurnRecord, at: float, quota: Quota) -> TurnRecord:
         self._turns[turn.id] = replace(
             turn,

@@ -791,6 +791,8 @@ class TurnRun:
         if not left:
             return
         await journal.begin([entry.intent for entry in left])  # They are this process's from now on.
+        for entry in left:
+            await self._core.background.end_agents(entry.intent.key, reason)
         ended: list[Ended] = []
         for entry in left:
             said = reason if entry.started_at is None else f"{reason}; the call may have run before its process ended"

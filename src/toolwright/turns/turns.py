@@ -31,7 +31,8 @@ from toolwright.log_fields import log_fields
 from toolwright.session.core import SessionCore
 from toolwright.session.open_sessions import OpenSessions
 from toolwright.session.parts import SharedParts
-from toolwright.stores.contracts.turns import ENDED, PREFIX, NewTurn, TurnRecord, TurnStore
+from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.turns import ENDED, PREFIX, NewTurn, TurnRecord, TurnStore, written_caller
 from toolwright.stores.contracts.waits import Resolution
 from toolwright.tools.model import HoldsConnections, ModelClient, Usage
 from toolwright.tools.outcome import Image, encodable
@@ -574,7 +575,7 @@ class Turns:
             options=msgspec.json.encode(stored),
             at=self.clock.now(),
             anywhere=background,
-            caller=None if caller is None else jsonx.encode(list(caller.key)).decode(),
+            caller=None if caller is None else written_caller(caller.key),
             above=None if caller is None else caller.scope,
         )
         record = await self.store.add(new, self.message_quota)
@@ -921,17 +922,30 @@ class Turns:
 
     async def end_abandoned(self, record: TurnRecord) -> None:
         """End a turn that is to be cancelled, if no process works on it."""
-        session = record.session
-        free = await self.store.ready(anywhere=True, limit=1_000_000)
-        if session not in free and record.id not in await self.store.signalled():
-            return
+        session, claimed = record.session, None
+        if record.caller is not None:  # It is continued by its call alone, and is not among those that are ready.
+            claimed = await self.store.claim(session, self.clock.now(), self.message_quota)
+            if claimed is None:
+                return
+        else:
+            free = await self.store.ready(anywhere=True, limit=1_000_000)
+            if session not in free and record.id not in await self.store.signalled():
+                return
         if session in self._active:
             return
         active = self._of(self.sessions().core(session))
         active.only_ends = True
         local = LocalTurn(record.id, self.new_log(record))
-        active.enter(local)
+        active.enter(local, claimed)
         await Turn(self, record.id, session, local).wait()
+
+    async def end_agents(self, call: CallKey, reason: str) -> None:
+        """End the unfinished turns of the sub-agents of a call that ends without them: nobody continues them after it.
+
+        A turn that another process works on is asked to stop.
+        """
+        for record in await self.store.of_call(written_caller(call)):
+            await Turn(self, record.id, record.session)._cancel(reason)
 
     @property
     def takes_background(self) -> bool:

@@ -74,7 +74,8 @@ class Entry(Struct, frozen=True, gc=False):
 
     `cut_off` means that its former owner is dead: the reader owns the call now, and must decide how it continues.
     `pending` means that its completion decides its outcome: its tool has ended and waits for it, or it has come
-    already. `crashes` counts how often it was running when its process died, since one of its effects was last done.
+    already. `crashes` counts how often it was running when its process died, since one of its effects was last done, or
+    one of the calls that it made ended. A death while a call that it made was running counts for that one only.
     """
 
     intent: Intent

@@ -8,6 +8,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from toolwright import jsonx
+from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.sessions import NewMessage, Quota
 from toolwright.tools.service_protocols import Sender
 from toolwright.tools.turn_protocols import TurnState
@@ -23,6 +25,11 @@ EVENT_GAP = 1_000_000
 not yet stored, had numbers below."""
 
 
+def written_caller(call: CallKey) -> str:
+    """A call as the turns of its sub-agents name it."""
+    return jsonx.encode(list(call)).decode()
+
+
 class TurnRecord(Struct, frozen=True, kw_only=True, gc=False):
     """A turn in a store. Its values of type bytes are JSON, which the store does not read.
 
@@ -31,8 +38,8 @@ class TurnRecord(Struct, frozen=True, kw_only=True, gc=False):
     not all in the history yet. `events` is the number of the last stored event, and `advances` that of the last
     `Advance` of this claim.
 
-    `caller` is the call whose sub-agent the turn is, as JSON, and `above` the scope of the calls of the turn that its
-    usage counts for. Such a turn is continued by its caller, and by nobody else.
+    `caller` is the call whose sub-agent the turn is, as `written_caller` writes it, and `above` the scope of the calls
+    of the turn that its usage counts for. Such a turn is continued by its caller, and by nobody else.
     """
 
     id: str
@@ -160,6 +167,10 @@ class TurnStore(Protocol):
 
     async def below(self, above: str) -> builtins.list[TurnRecord]:
         """The turns of sub-agents that calls of this scope started, directly or not."""
+        ...
+
+    async def of_call(self, caller: str) -> builtins.list[TurnRecord]:
+        """The unfinished turns of the sub-agents of a call, the first one first."""
         ...
 
     async def history(self, session: str, after: int, limit: int) -> builtins.list[StoredMessage]:

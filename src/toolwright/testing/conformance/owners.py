@@ -192,6 +192,36 @@ async def the_first_crash_of_a_call_that_may_run_again_counts_without_a_start(da
         await database.kill(owner)
 
 
+async def a_death_counts_for_the_innermost_call_that_was_running(database: Database) -> None:
+    outer, inner = (
+        replace(intent(call("outer")), rerun=True),
+        replace(intent(call("inner")), rerun=True, parent="outer"),
+    )
+
+    async def die(started_at: float, *, until: str) -> tuple[int, int]:
+        """Take both calls over and die with the outer or the inner one running; how often each was found to crash."""
+        owner = await database.open()
+        (entry,) = await owner.journal.begin([replace(outer, queued_at=started_at)])
+        assert await owner.journal.start(outer.key, started_at)
+        nested = None
+        if until != "outer":
+            (nested,) = await owner.journal.begin([replace(inner, queued_at=started_at + 0.1)])
+        if until == "inner":  # else it is only queued
+            assert await owner.journal.start(inner.key, started_at + 0.2)
+        if until == "inner ended":
+            assert await owner.journal.finish(inner.key, success(inner.key), started_at, started_at + 0.3)
+        await database.kill(owner)
+        return (0 if entry is None else entry.crashes), (0 if nested is None else nested.crashes)
+
+    assert await die(101.0, until="outer") == (0, 0)
+    assert await die(102.0, until="inner") == (1, 0)
+    assert await die(103.0, until="inner") == (1, 1)
+    assert await die(104.0, until="outer") == (1, 0)  # that one was the inner call's again
+    assert await die(105.0, until="inner queued") == (2, 2)
+    assert await die(106.0, until="inner ended") == (3, 2)
+    assert await die(107.0, until="outer") == (1, 0)  # it got further
+
+
 OWNERS = cases(
     every_owner_has_a_name_of_its_own,
     calls_of_a_dead_owner_are_taken_over_as_cut_off,
@@ -206,4 +236,5 @@ OWNERS = cases(
     unfinished_calls_of_dead_owners_are_listed_oldest_first,
     deaths_of_the_owner_of_a_running_call_are_counted,
     the_first_crash_of_a_call_that_may_run_again_counts_without_a_start,
+    a_death_counts_for_the_innermost_call_that_was_running,
 )

@@ -14,10 +14,18 @@ from msgspec.structs import replace
 
 from toolwright.errors import TurnError
 from toolwright.stores.contracts.sessions import NewMessage, Quota
-from toolwright.stores.contracts.turns import Advance, EventChunk, NewTurn, Steering, TurnRecord, TurnStore
+from toolwright.stores.contracts.turns import (
+    Advance,
+    EventChunk,
+    NewTurn,
+    Steering,
+    TurnRecord,
+    TurnStore,
+    written_caller,
+)
 from toolwright.testing.conformance.any_text import NEAR, ODD
 from toolwright.testing.conformance.background import refusal
-from toolwright.testing.conformance.cases import Database, cases
+from toolwright.testing.conformance.cases import Database, call, cases
 from toolwright.testing.conformance.controllers import raised
 from toolwright.testing.conformance.session_services import WIDE, open_services
 from toolwright.tools.turn_protocols import TurnState
@@ -421,10 +429,25 @@ async def odd_text_in_a_turn_comes_back_as_it_was(database: Database) -> None:
         assert [each.id for each in await turns.list(f"of {near}")] == [near]
 
 
+async def the_unfinished_turns_of_a_call_are_found(database: Database) -> None:
+    turns, mine, other = await open_turns(database), written_caller(call()), written_caller(call("another"))
+    first = await turns.add(turn("t1", "s1/a", at=100.0, caller=mine), WIDE)
+    await turns.add(turn("t2", "s1/a", at=101.0, caller=mine), WIDE)
+    await turns.add(turn("t3", "s1/b", at=102.0, caller=mine), WIDE)
+    await turns.add(turn("t4", "s1/c", at=103.0, caller=other), WIDE)
+    await turns.add(turn("t5", "s1"), WIDE)
+    assert [each.id for each in await turns.of_call(mine)] == ["t1", "t2", "t3"]
+    assert await turns.advance(ended(first), WIDE)
+    assert [(each.id, each.caller) for each in await turns.of_call(mine)] == [("t2", mine), ("t3", mine)]
+    assert [each.id for each in await turns.of_call(other)] == ["t4"]
+    assert await turns.of_call(written_caller(call("unknown"))) == []
+
+
 TURNS = cases(
     the_first_turn_of_a_session_begins_when_it_is_added,
     turns_of_a_session_are_worked_on_in_the_order_in_which_they_were_added,
     turns_of_other_sessions_have_their_own_queue,
+    the_unfinished_turns_of_a_call_are_found,
     turns_that_are_added_at_once_have_numbers_of_their_own,
     a_turn_that_is_added_again_is_the_same_turn,
     the_id_of_another_turn_is_refused,

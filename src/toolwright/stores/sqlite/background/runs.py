@@ -32,6 +32,7 @@ from toolwright.stores.contracts.journal import CallKey, Cursor
 from toolwright.stores.contracts.run_events import Output, RunEvent, checked
 from toolwright.stores.contracts.run_store import HEAD, TAIL, Claimed, Ending, Limits, Piece, Renewal, Report, Telling
 from toolwright.stores.contracts.sessions import Content, Mark, NewMessage, Quota, Quotas, Writing
+from toolwright.stores.contracts.turns import written_caller
 from toolwright.stores.sqlite.calls.journal import NOBODY
 from toolwright.stores.sqlite.calls.waits import completion_came
 from toolwright.stores.sqlite.core.codec import KEY, one, packed, unpacker
@@ -516,14 +517,24 @@ def take_run(connection: apsw.Connection, run: BackgroundRun, worker: str, at: f
     return Claimed(taken, run.worker, done)
 
 
+_GOT_FURTHER = (
+    "SELECT 1 FROM effects WHERE session = :session AND scope = :scope AND done AND at > :since",
+    "SELECT 1 FROM calls WHERE session = :session AND scope = :scope AND parent IS NOT NULL AND finished_at > :since",
+    # A sub-agent: its answers and the ends of its calls.
+    "SELECT 1 FROM turns JOIN messages ON messages.session = turns.session WHERE caller = :caller AND at > :since",
+    "SELECT 1 FROM turns JOIN calls ON calls.session = turns.session WHERE caller = :caller AND finished_at > :since",
+)
+"""What a run may have done since an instant that it need not do again: steps, calls, and the same by its sub-agents."""
+
+
 def _crashes(connection: apsw.Connection, run: BackgroundRun, scope: str) -> int:
     """How many workers in a row died with a run that made no progress. A run that waited does not count."""
     if run.status != "running":
         return run.crashes
     query = "SELECT at FROM process_events WHERE process = ? AND type = 'started' ORDER BY number DESC LIMIT 1"
     since = one(connection, query, (run.id,))
-    query = "SELECT 1 FROM effects WHERE session = ? AND scope = ? AND done AND at > ?"
-    return 1 if one(connection, query, (run.session, scope, since)) is not None else run.crashes + 1
+    about = {"session": run.session, "scope": scope, "caller": written_caller(run.call), "since": since}
+    return 1 if any(connection.execute(query, about).fetchone() for query in _GOT_FURTHER) else run.crashes + 1
 
 
 class FairShares:

@@ -14,9 +14,9 @@ import apsw
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from toolwright import jsonx
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.journal import NOT_ALL, RUN_SCOPE, CallKey, Ended, Entry, Intent, Kept
+from toolwright.stores.sqlite.calls.crash_counts import CrashCounter
 from toolwright.stores.sqlite.calls.intent_bundles import (
     INTENT_COLUMNS,
     OF_INTENT,
@@ -72,7 +72,6 @@ _REFUSE = (
     " WHERE NOT EXISTS (SELECT 1 FROM bundled_calls WHERE session = ?1 AND scope = ?2 AND call_id = ?3)"
 )
 _KEEP = insert("effects", (*CallKey._fields, *Kept.__struct_fields__), "INSERT OR REPLACE")
-_CRASHED = insert("crashes", (*CallKey._fields, "count", "started_at", "steps"), "INSERT OR REPLACE")
 _TRACE = insert("traces", (*CallKey._fields, "trace"), "INSERT OR IGNORE")
 _START = f"UPDATE calls SET started_at = ? {_OWN}"
 _FINISH = (
@@ -166,6 +165,7 @@ class SqliteJournalStore:
             dead = dead_among(owners, connection, self._place)
             may_rerun = {intent.key for intent in intents if intent.rerun}
             if dead == owners:
+                crashes = CrashCounter(connection, intents[0].queued_at if intents else 0.0)
                 for key, entry in known.items():
                     if entry.outcome is not None:
                         continue
@@ -176,7 +176,7 @@ class SqliteJournalStore:
                         owner=self.owner,
                         cut_off=left,
                         pending=_is_pending(connection, key),
-                        crashes=count_crash(connection, entry, crashed, key in may_rerun, intents[0].queued_at),
+                        crashes=crashes.count(entry, crashed=crashed, may_rerun=key in may_rerun),
                     )
                     if left:
                         connection.execute(f"UPDATE calls SET owner = ? WHERE {KEY}", (self.owner, *key))
@@ -535,48 +535,6 @@ def _find(
 def _is_pending(connection: apsw.Connection, key: CallKey) -> bool:
     query = f"SELECT 1 FROM waits WHERE {KEY} AND kind = 'completion' AND name = '' AND opened_at IS NOT NULL"
     return one(connection, query, key) is not None or completion_came(connection, key)
-
-
-_WAITING = (
-    f"SELECT 1 FROM waits WHERE {KEY} AND open = 1 AND NOT (kind = 'signal' AND EXISTS (SELECT 1 FROM signals"
-    " WHERE signals.session = waits.session AND signals.scope = waits.scope AND signals.call_id = waits.call_id"
-    " AND signals.name = waits.name))"
-)
-_AGENT_WAITING = "SELECT 1 FROM turns WHERE caller = ? AND state = 'waiting'"
-_AGENT_STEPS = (
-    "SELECT coalesce(sum(json_extract(CAST(progress AS TEXT), '$.model_calls')), 0) FROM turns WHERE caller = ?"
-)
-_SLEEPING = f"SELECT 1 FROM effects WHERE {KEY} AND label LIKE 'sleep:%' AND CAST(payload AS REAL) > ?"
-
-
-def _is_waiting(connection: apsw.Connection, key: CallKey, now: float) -> bool:
-    """True when the code of a call was waiting for something outside, and not running."""
-    return (
-        one(connection, _WAITING, key) is not None
-        or one(connection, _SLEEPING, (*key, now)) is not None
-        or one(connection, _AGENT_WAITING, (_caller(key),)) is not None
-    )
-
-
-def _caller(key: CallKey) -> str:
-    """A call as the turns of its sub-agents name it."""
-    return jsonx.encode(list(key)).decode()
-
-
-def count_crash(connection: apsw.Connection, entry: Entry, crashed: bool, may_rerun: bool, now: float) -> int:
-    """How often a call was running when its process died, since it got a step further, this time included."""
-    key, started_at = entry.intent.key, entry.started_at
-    query = f"SELECT count, started_at, steps FROM crashes WHERE {KEY}"
-    count, counted, steps = connection.execute(query, key).fetchone() or (0, None, 0)
-    # Of a call that may simply run again no start is written the first time.
-    ran = started_at != counted if started_at is not None else may_rerun and not count
-    if not crashed or not ran or _is_waiting(connection, key, now):
-        return int(count)
-    done: int = one(connection, f"SELECT count(*) FROM effects WHERE {KEY} AND done", key)
-    done += one(connection, _AGENT_STEPS, (_caller(key),))
-    count = count + 1 if done <= steps else 1
-    connection.execute(_CRASHED, (*key, count, started_at, done))
-    return count
 
 
 def _entry(row: CallRow) -> Entry:

@@ -117,6 +117,11 @@ class SqliteTurnStore:
         rows = await self._changes.read(lambda connection: connection.execute(query, (above,)).fetchall())
         return [_known(row) for row in rows]
 
+    async def of_call(self, caller: str) -> builtins.list[TurnRecord]:
+        query = f"SELECT {_COLUMNS} FROM turns WHERE caller = ? AND ended_at IS NULL ORDER BY created_at, number"
+        rows = await self._changes.read(lambda connection: connection.execute(query, (caller,)).fetchall())
+        return [_known(row) for row in rows]
+
     def _is_free(self, connection: apsw.Connection, head: TurnRecord) -> bool:
         return head.owner in (None, self._owner, NOBODY) or bool(self._dead(connection, {head.owner}))
 
