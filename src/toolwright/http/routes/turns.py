@@ -167,8 +167,6 @@ def _last_seen(request: ServiceRequest[Any, Any]) -> int:
 async def _events(turn: TurnClient, after: int) -> AsyncIterator[bytes]:
     async for event in turn.follow(after):
         yield turn_event(event)
-        if event.kind == "turn.waiting":
-            continue  # the stream stays open while a person decides
 
 
 def turn_event(event: TurnEvent) -> bytes:
