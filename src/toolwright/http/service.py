@@ -220,7 +220,12 @@ class Service:
 
 
 async def _handle(operation: Operation, request: ServiceRequest[Any, Any]) -> Answered:
-    answer = await operation.handler(request)
+    tracing, trace = request.runtime.app.telemetry, request.raw.headers.get("traceparent")
+    if tracing is None or trace is None or tracing.current():  # else a middleware has read the header already
+        answer = await operation.handler(request)
+    else:
+        with tracing.inside(trace):
+            answer = await operation.handler(request)
     return (
         answer if isinstance(answer, (JsonAnswer, StreamAnswer, Response)) else JsonAnswer.of(answer, operation.status)
     )
