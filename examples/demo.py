@@ -1,7 +1,7 @@
 """Five acts. Fifteen calls on real tools: what overlaps, what waits and why, and what goes wrong without harm. Then a
 process that is killed in the middle of a batch, and another that goes on where it was. Then the tools in the box. Then
 work in the background, whose worker is killed, and a night of schedules in seconds. Then an agent that is killed in the
-middle of a turn, and continues.
+middle of a turn, and continues. At the end, how to see the page of an agent; `make demo ARGS=--page` serves it.
 
 Run it with `make demo`. On a terminal the first table moves; anywhere else only the last tables are printed.
 """
@@ -23,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 import demo_background
+import demo_page
 import demo_project
 import demo_turn
 from toolwright import Policy, Runtime, ToolCall, ToolRegistry
@@ -173,12 +174,20 @@ def main(
         asyncio.run(demo_project.run(third or console, Path(desk)))
         demo_background.run(fourth or console, Path(desk))
         demo_turn.run(fifth or console, Path(desk))
+    demo_page.hint(console)
+
+
+def show_page() -> None:
+    """Serve an agent with an approval that waits, until somebody stops it."""
+    set_up_log(verbose=False)
+    with tempfile.TemporaryDirectory(prefix="toolwright-demo-") as desk:
+        demo_page.run(Console(), Path(desk))
 
 
 if __name__ == "__main__":
     # So that being stopped also clears away what is on the desk.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        main()
+        show_page() if "--page" in sys.argv[1:] else main()
     except KeyboardInterrupt:
         sys.exit(130)

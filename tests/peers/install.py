@@ -1,5 +1,5 @@
-"""The peers that the tests of providers and of MCP ask: their versions, and where they are installed. Run as
-`python -m tests.peers.install` to install them ahead; what is there in the right version is left as it is.
+"""The peers that the tests of providers, of MCP and of the page ask: their versions, and where they are installed. Run
+as `python -m tests.peers.install` to install them ahead; what is there in the right version is left as it is.
 """
 
 import json
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bench.peers import Peer
 from bench.peers.install import ENVIRONMENTS, InstallError, environment_python
+from tests.peers.browser import AXE, chromium_program
 from tests.peers.npm import node, npm_package
 
 LLAMA = Peer("llama", "llama.cpp's server", ("xllamacpp==2026.10.11549", "gguf==0.19.0", "numpy==2.4.6"))
@@ -122,6 +123,8 @@ PEERS: tuple[tuple[str, Callable[[], object]], ...] = (
     ("MCP server filesystem", partial(reference_npm, "filesystem")),
     ("MCP server memory", partial(reference_npm, "memory")),
     ("MCP clients of the first version", old_client_python),
+    ("Chromium", chromium_program),
+    ("axe", partial(npm_package, "axe-core", AXE)),
 )
 
 

@@ -25,6 +25,7 @@ def server_config(app: ASGIApp, limits: Limits | None = None, **options: Any) ->
         "backlog": 2048,
         "access_log": False,
         "server_header": False,
+        "proxy_headers": False,  # anybody could say in them to come from elsewhere
         "log_config": None,
     }
     return uvicorn.Config(app, **{**settings, **options})

@@ -32,18 +32,15 @@ def failed(text: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}], "isError": True, "resultType": "complete"}
 
 
-def _one_line(name: str | None) -> str:
-    """The name of a client as one visible line; clients choose their names."""
-    return "".join(each if each.isprintable() else "\ufffd" for each in (name or "client")[:200])
-
-
 async def answered(
     session: Session, question: OpenQuestion, response: Mapping[str, Any], request: ClientRequest
 ) -> bool:
     """Take the answer of a client; False where it decides nothing."""
-    client = request.client
+    if not request.may_decide:
+        return False
+    by, via = request.decider
     try:
-        return await answer(session, question, response, by=f"mcp:{_one_line(client.principal or client.name)}")
+        return await answer(session, question, response, by=by, via=via)
     except ToolwrightError as error:
         log.warning(
             "The answer of a client was not usable: %s",

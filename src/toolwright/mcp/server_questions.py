@@ -66,7 +66,9 @@ async def open_questions(session: Session, scope: str, call_id: str) -> list[Ope
     ]
 
 
-async def answer(session: Session, question: OpenQuestion, response: Mapping[str, Any], by: str) -> bool:
+async def answer(
+    session: Session, question: OpenQuestion, response: Mapping[str, Any], by: str, via: str | None
+) -> bool:
     """Take the answer of a client to a question; False where that decides nothing, and the question stays open.
 
     Raises:
@@ -77,11 +79,11 @@ async def answer(session: Session, question: OpenQuestion, response: Mapping[str
         return False
     try:
         if question.approval:
-            await _decide(session, question, action, content, by)
+            await _decide(session, question, action, content, by, via)
         elif action == "decline":
-            await session.decline(question.key, by=by)
+            await session.decline(question.key, by=by, via=via)
         else:
-            await session.answer(question.key, answer_in(content, question.wrapped), by=by)
+            await session.answer(question.key, answer_in(content, question.wrapped), by=by, via=via)
     except KeyRefused:  # It was decided elsewhere, or its call has ended: the call knows.
         return True
     except ToolError as error:
@@ -89,14 +91,16 @@ async def answer(session: Session, question: OpenQuestion, response: Mapping[str
     return True
 
 
-async def _decide(session: Session, question: OpenQuestion, action: str, content: object, by: str) -> None:
+async def _decide(
+    session: Session, question: OpenQuestion, action: str, content: object, by: str, via: str | None
+) -> None:
     given = content if isinstance(content, Mapping) else {}
     said = given.get("reason")
     reason = said if isinstance(said, str) and said.strip() else None
     if action == "decline" or given.get(_APPROVE) is False:
-        await session.deny(question.key, reason=reason, by=by)
+        await session.deny(question.key, reason=reason, by=by, via=via)
     elif given.get(_APPROVE) is True:
-        await session.approve(question.key, by=by)
+        await session.approve(question.key, by=by, via=via)
     else:
         raise ToolwrightError("The form of an approval needs approve: true or false; fill it in")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
+from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.request_state import authenticated_principal
 from mcp.shared.direct_dispatcher import DIRECT_TRANSPORT_KIND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 
 TASKS = "io.modelcontextprotocol/tasks"
 """The extension by which a client takes a task in place of a result (SEP-2663)."""
+NAME = "dev.toolwright/name"
+"""The claim of a token that names its owner, for decisions."""
+MAY_DECIDE = "dev.toolwright/may-decide"
+"""The claim of a token that says whether the person behind its client approves calls and answers questions. They do
+where a token does not say."""
 _CONNECTION_ID = "dev.toolwright/connection"
 
 
@@ -86,10 +92,24 @@ class ClientRequest:
         return getattr(getattr(channel, "_inner", channel), "_on_progress", None) is not None
 
     @property
+    def may_decide(self) -> bool:
+        """False where the token of the client lets nobody behind it decide."""
+        access = get_access_token()
+        return access is None or bool((access.claims or {}).get(MAY_DECIDE, True))
+
+    @property
+    def decider(self) -> tuple[str, str | None]:
+        """Who decides behind the client, and from where. Only what a token says of them is proved."""
+        access, client = get_access_token(), self.client
+        if access is not None and (name := (access.claims or {}).get(NAME)) is not None:
+            return _one_line(str(name)), f"mcp {_one_line(access.client_id)}"
+        return f"mcp:{_one_line(client.principal or client.name)}", None
+
+    @property
     def can_answer_forms(self) -> bool:
         """True where the client shows forms to a person, and this request can carry one."""
         given = self.context.session.client_capabilities
-        if given is None or given.elicitation is None:
+        if given is None or given.elicitation is None or not self.may_decide:
             return False
         asks = given.elicitation
         # A client of before the two modes says neither of them.
@@ -133,6 +153,11 @@ class ClientRequest:
         if isinstance(holder, dict):
             return str(holder.setdefault(_CONNECTION_ID, new_id("connection")))
         return None
+
+
+def _one_line(name: str | None) -> str:
+    """The name of a client as one visible line; clients choose their names."""
+    return "".join(each if each.isprintable() else "\ufffd" for each in (name or "client")[:200])
 
 
 def connection_of(context: ServerRequestContext[Any, Any]) -> Connection:

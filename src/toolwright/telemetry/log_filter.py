@@ -8,17 +8,8 @@ from opentelemetry import trace
 
 
 class TraceIds(logging.Filter):
-    """Adds `trace_id` and `span_id` to every line of a handler or logger, empty where no span is current.
-
-    ```python
-    import logging
-    from toolwright.telemetry import TraceIds
-
-    handler = logging.StreamHandler()
-    handler.addFilter(TraceIds())
-    handler.setFormatter(logging.Formatter("%(levelname)s %(trace_id)s %(message)s"))
-    ```
-    """
+    """Adds `trace_id` and `span_id` to every line of a handler or logger, empty where no span is current: give it to
+    `handler.addFilter`, and name them in the format of the handler."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Add the ids; every line passes."""

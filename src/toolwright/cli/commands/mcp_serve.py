@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,11 @@ from toolwright.cli.input import options
 from toolwright.cli.input.apps import load_app
 from toolwright.cli.input.stores import named_store
 from toolwright.extras import how_to_install, missing_libraries
+from toolwright.runtime.runtime import tokens_of
 from toolwright.stores.opening import MEMORY
+
+if TYPE_CHECKING:
+    from toolwright.mcp.server_sessions import ChooseSession
 
 _CLIENTS = "Clients"
 
@@ -33,6 +37,22 @@ def serve(
             metavar="HOST:PORT",
             help="Serve over streamable HTTP at /mcp of this address, which must be of this machine; without it, over "
             "stdin and stdout.",
+        ),
+    ] = None,
+    tokens: Annotated[
+        bool,
+        typer.Option(
+            "--tokens",
+            help="With --http: ask clients for a token of the store, which toolwright tokens create --scope run makes.",
+            rich_help_panel=_CLIENTS,
+        ),
+    ] = False,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --tokens: a name by which clients reach the server, such as that of a proxy. Repeatable.",
+            rich_help_panel=_CLIENTS,
         ),
     ] = None,
     session: Annotated[
@@ -96,16 +116,22 @@ def serve(
             raise BadInput(f"An MCP server needs {missing[0]!r}, which is missing; run: {how_to_install(['mcp'])}")
         if session is not None and per_connection:
             raise BadInput("--session and --per-connection are both given; leave out one of them")
+        store = named_store(db) or MEMORY
+        if tokens and (http is None or per_connection or store == MEMORY):
+            raise BadInput("--tokens needs --http and a store, and no --per-connection; a token has its session")
+        if allowed_host and not tokens:
+            raise BadInput("--allowed-host needs --tokens: a server that is reached from elsewhere must ask who it is")
         rules = [Rule("ask", tools=tuple(ask_about), name="--ask-about")] if ask_about else []
         bounds = Policy(read_only=read_only, rules=rules) if read_only or rules else None
-        found, store = load_app(app, tools), named_store(db) or MEMORY
-        asyncio.run(_serve(found, store, http, session, per_connection, only, bounds, approvals, wait, name))
+        found, asked = load_app(app, tools), (allowed_host or []) if tokens else None
+        asyncio.run(_serve(found, store, http, asked, session, per_connection, only, bounds, approvals, wait, name))
 
 
 async def _serve(
     app: App,
     store: str,
     http: str | None,
+    token_hosts: list[str] | None,
     session: str | None,
     per_connection: bool,
     only: list[str] | None,
@@ -122,9 +148,17 @@ async def _serve(
         loopback_address(http)
     runtime = await open_served(app, store)
     try:
+        more: dict[str, Any] = {}
+        choose: str | ChooseSession | None = mcp.per_connection if per_connection else session
+        if http is not None and token_hosts is not None:
+            from toolwright.http.access.tokens import Tokens
+            from toolwright.http.mcp_tokens import app_options, session_by_token
+
+            more = app_options(Tokens(tokens_of(runtime), runtime.clock), f"http://{http}", token_hosts)
+            choose = session_by_token(session)
         served = mcp.server(
             runtime,
-            session=mcp.per_connection if per_connection else session,
+            session=choose,
             policy=bounds,
             name=name,
             tools=only,
@@ -132,7 +166,7 @@ async def _serve(
             wait=wait,
         )
         if http is not None:
-            await serve_http(served, http, lambda url: echo(f"Serving {name} at {url}", err=True))
+            await serve_http(served, http, lambda url: echo(f"Serving {name} at {url}", err=True), **more)
             return
         with told_to_stop() as stop:
             serving, told = asyncio.ensure_future(serve_stdio(served)), asyncio.ensure_future(stop.wait())

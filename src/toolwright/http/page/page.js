@@ -128,7 +128,7 @@ function offline() {
 function view() {
   const { view: name, params, query, path } = route.current;
   if (route.problem) return trouble({ status: -1, title: "Not loaded", message: route.problem.message });
-  if (!route.element) return h("p", { class: "notice" }, "There is no view at ", h("code", {}, `#/${path.join("/")}`), ". ", h("a", { href: "#/now" }, "See what runs now"));
+  if (!route.element) return [h("h1", { class: "unseen" }, "Not found"), h("p", { class: "notice" }, "There is no view at ", h("code", {}, `#/${path.join("/")}`), ". ", h("a", { href: "#/now" }, "See what runs now"))];
   // A view of another thing is another element: nothing of the one before is left in it.
   const key = [name, params.session, params.run, params.batch, params.tool, params.schedule, name === "call" ? params.call : ""].join("\n");
   return h(route.element, { key, ...params, query });

@@ -16,6 +16,7 @@ from toolwright.http.cursors import Page, PageQuery, page_of, read_cursor, write
 from toolwright.http.operations import SESSION, Operation, OtherAnswer, ServiceRequest
 from toolwright.http.outcome_json import outcomes_json
 from toolwright.http.problems import Problem, not_found
+from toolwright.http.waited_for import waited_for
 from toolwright.runtime.runtime import history_of
 from toolwright.stores.contracts.inspection import PastBatch, PastCall
 from toolwright.tools.call import ToolCall
@@ -68,6 +69,13 @@ class BatchQuery(Struct, frozen=True, kw_only=True):
     """The shape, where it cannot be told from the body."""
 
 
+class CallInBatch(CallShown, frozen=True, kw_only=True):
+    """A call of a batch."""
+
+    waited_for: list[str]
+    """The ids of the calls before it that it waited for, as far as its tool is known here: those that ended last."""
+
+
 class BatchShown(Struct, frozen=True):
     """A batch with its calls."""
 
@@ -75,7 +83,7 @@ class BatchShown(Struct, frozen=True):
     session: str
     scope: str
     status: Literal["done", "unfinished"]
-    calls: list[CallShown]
+    calls: list[CallInBatch]
 
 
 class WhichBatch(Struct, frozen=True, kw_only=True):
@@ -220,13 +228,13 @@ async def list_batches(request: ServiceRequest[None, PageQuery]) -> dict[str, An
 async def get_batch(request: ServiceRequest[None, WhichBatch]) -> dict[str, Any]:
     """A batch with its calls."""
     calls = await _calls_of(request, request.query)
-    first = calls[0]
+    first, reasons = calls[0], waited_for(calls, request.runtime.tools.snapshot())
     return {
         "batch": first.batch,
         "session": first.key.session,
         "scope": first.key.scope,
         "status": "unfinished" if any(call.outcome is None for call in calls) else "done",
-        "calls": [call_json(call) for call in calls],
+        "calls": [{**call_json(call), "waited_for": reasons.get(call.key.call_id, ())} for call in calls],
     }
 
 

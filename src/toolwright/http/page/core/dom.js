@@ -70,7 +70,8 @@ function update(node, { tag, props, children }) {
 function set(node, name, value, before) {
   if (name === "opaque") return;
   if (name.startsWith("on")) {
-    node[name] = value ?? null;
+    // What a handler returns is dropped: `false` would cancel the event.
+    node[name] = value ? (event) => void value(event) : null;
   } else if (name === "style") {
     for (const rule of Object.keys(before ?? {})) if (!(rule in (value ?? {}))) node.style.removeProperty(rule);
     for (const [rule, given] of Object.entries(value ?? {})) node.style.setProperty(rule, given);

@@ -39,8 +39,32 @@ export const FINISHED = new Set(["success", "failure", "cancelled", "completed",
 /** An instant in milliseconds, from RFC 3339 text or seconds since the epoch; null where there is none. */
 export function instant(value) {
   if (value == null || value === "") return null;
-  const at = typeof value === "number" ? value * 1000 : Date.parse(value);
+  const at = typeof value === "number" ? value * 1000 : Date.parse(value) + beyondMilliseconds(value);
   return Number.isFinite(at) ? at : null;
+}
+
+// `Date` forgets them, and short calls take less than a millisecond.
+function beyondMilliseconds(text) {
+  const found = /\.\d{3}(\d+)/.exec(text);
+  return found ? Number(`0.${found[1]}`) : 0;
+}
+
+/** Seconds that a call waited before it ran, so far. */
+export function waited(call) {
+  if (call.queue_time) return call.queue_time;
+  const queued = instant(call.queued_at);
+  return queued === null ? 0 : ((instant(call.started_at) ?? instant(call.finished_at) ?? Date.now()) - queued) / 1000;
+}
+
+/** Seconds that a call ran, so far; null if it never did. */
+export function ran(call) {
+  const started = instant(call.started_at);
+  return started === null ? null : call.run_time || ((instant(call.finished_at) ?? Date.now()) - started) / 1000;
+}
+
+/** What a call waits for, in words: the key of an approval says nothing to people. */
+export function waitWords(waits) {
+  return waits.map((each) => each.replace(/^(approval|crash):.*/, "$1").replace(/^(\w+):(?=.)/, "$1 ")).join(", ");
 }
 
 /** A duration in seconds: three digits, and a unit. */
@@ -151,5 +175,5 @@ function shallow(value, most, depth = 0) {
 /** The end of an id, by which people tell ids apart; short ids stay whole. */
 export function shortId(id) {
   const text = String(id ?? "");
-  return text.length > 18 ? `…${text.slice(-8)}` : text;
+  return text.length > 24 ? `…${text.slice(-8)}` : text;
 }

@@ -7,6 +7,7 @@
 import { get } from "./api.js";
 
 const PAUSE = 700; // milliseconds between two readings of the same resource
+const FRESH = 2_000; // milliseconds for which a reading is good for another view
 const KEPT = 40; // resources that nobody looks at
 
 class Source {
@@ -39,7 +40,9 @@ class Resource extends Source {
 
   watch(listener) {
     const stop = super.watch(listener);
-    if (this.data === undefined || this.#again) this.refresh();
+    // A view that is opened reads what is not quite new, also where events keep it fresh: they may be away.
+    const onTheWay = this.loading || this.#timer;
+    if (!onTheWay && (this.data === undefined || this.#again || Date.now() - this.#read > FRESH)) this.refresh();
     return () => {
       stop();
       forget();

@@ -33,6 +33,7 @@ element("tw-chat", (self, life) => {
         signal: stop.signal,
       });
       if (!answer.ok) throw new Problem(answer.status, await answer.json().catch(() => ({})));
+      turn.id = (answer.headers.get("location") ?? "").split("/").at(-1) || null;
       for await (const each of messages(answer.body)) if (each.data) take(JSON.parse(each.data), each.event);
     } catch (error) {
       // A turn goes on without the one who asked; the events of the page say how it ends.
@@ -46,7 +47,6 @@ element("tw-chat", (self, life) => {
   function take(event, name) {
     const kind = event.kind ?? event.type ?? name;
     const data = event.data ?? event;
-    turn.id ??= event.turn ?? data.turn_id ?? data.turn ?? null;
     if (kind === "text") turn.said += data.text ?? "";
     else if (kind === "model.retrying") turn.said = "";
     else if (kind === "model.answered") turn.said = "";

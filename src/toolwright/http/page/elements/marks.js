@@ -43,7 +43,7 @@ export function ref(href, id, props = {}) {
 }
 
 export function callLink(call) {
-  return h("a", { class: "ref", href: to.call(call.session, call.call_id, call.scope), title: call.call_id }, brief(call.call_id, 32));
+  return h("a", { class: "ref", href: to.call(call.session, call.call_id, call.scope), title: call.call_id }, brief(shortId(call.call_id), 32));
 }
 
 /** Text that a tool or a model wrote, on one line. */

@@ -4,7 +4,7 @@
 // more than forty. `calls` are records in order, `chosen` is an id, `choose(call)` is called when somebody takes one.
 
 import { element, h } from "../core/dom.js";
-import { brief, duration, instant, look } from "../core/format.js";
+import { brief, duration, instant, look, ran, waited, waitWords } from "../core/format.js";
 import { bind } from "../core/keys.js";
 import { status } from "./marks.js";
 
@@ -184,16 +184,6 @@ element("tw-timeline", (self, life) => {
   };
 });
 
-function waited(call) {
-  if (call.queue_time) return call.queue_time;
-  return ((instant(call.started_at) ?? instant(call.finished_at) ?? Date.now()) - (instant(call.queued_at) ?? Date.now())) / 1000;
-}
-
-function ran(call) {
-  const started = instant(call.started_at);
-  return call.run_time || ((instant(call.finished_at) ?? Date.now()) - started) / 1000;
-}
-
 function inWords(call, span) {
   const begin = ((instant(call.queued_at) ?? span[0]) - span[0]) / 1000;
   return `came at ${duration(begin)}`;
@@ -201,7 +191,7 @@ function inWords(call, span) {
 
 /** Why a call waited: for those it names, or for the one whose end let it start, where there were many. */
 function why(call, rows, byId) {
-  if (call.waits_for?.length) return `for ${call.waits_for.join(", ")}`;
+  if (call.waits_for?.length) return `for ${waitWords(call.waits_for)}`;
   const names = call.waited_for ?? [];
   if (names.length === 0) return "";
   if (names.length < 3) return `for ${names.map((name) => brief(name, 20)).join(" and ")}`;

@@ -3,7 +3,8 @@
 
 import { at, post } from "../core/api.js";
 import { element, h } from "../core/dom.js";
-import { brief, instant, relative } from "../core/format.js";
+import { brief, instant, relative, visible } from "../core/format.js";
+import { requests } from "../core/inbox.js";
 import { bind } from "../core/keys.js";
 import { route, to } from "../core/routes.js";
 import { refresh, resource } from "../core/store.js";
@@ -16,8 +17,15 @@ element("tw-approvals", (self, life) => {
   const open = life.use(resource(at(["approvals"], { limit: 200 })));
   const decided = life.use(resource(at(["decisions"], { limit: 100 })));
   life.every(5000, life.update);
+  const mine = new Set(); // what was decided in this window
+  let shown = null; // the request that is on the screen
+  let taken = null; // one that somebody else decided meanwhile
+  const notice = (items, past) => {
+    const ended = shown && open.data && !items.some((each) => each.key === shown) ? past.find((each) => each.key === shown) : null;
+    if (ended) [taken, shown] = [mine.has(ended.key) ? null : ended, null];
+  };
   const step = (by) => {
-    const items = open.data?.items ?? [];
+    const items = requests(open);
     const here = items.findIndex((each) => each.key === self.data.request);
     const next = items[Math.max(0, Math.min(items.length - 1, here < 0 ? 0 : here + by))];
     if (next) route.go(to.approval(next.key), { quiet: true });
@@ -25,15 +33,21 @@ element("tw-approvals", (self, life) => {
   life.ended(bind({ j: ["next request", () => step(1)], k: ["previous request", () => step(-1)] }));
 
   return ({ request: key }) => {
-    const items = open.data?.items ?? [];
-    const past = decided.data?.items ?? [];
+    const items = requests(open);
+    const past = requests(decided);
     const chosen = items.find((each) => each.key === key) ?? (key ? null : items[0]);
+    notice(items, past);
+    if (chosen && chosen.key !== shown) {
+      if (shown) taken = null;
+      shown = chosen.key;
+    }
     const old = !chosen && key ? past.find((each) => each.key === key) : null;
     return [
       heading(["Approvals"]),
       absent(open, "Nothing waits for a person.") ??
         h("ul", { class: "rows" }, items.map((each) => h("li", { key: each.key }, h("a", { class: `row${each.key === chosen?.key ? " here" : ""}`, href: to.approval(each.key), "aria-current": each.key === chosen?.key ? "true" : null }, h("span", { class: "status wait" }, isQuestion(each) ? "?" : "◌"), h("span", { class: "mono" }, each.tool), said(each.message ?? each.arguments, 110), h("span", { class: "spring dim" }, expiry(each)), when(each.requested_at ?? each.asked_at))))),
-      chosen && h("tw-request", { key: chosen.key, asked: chosen }),
+      taken && h("div", { class: "notice", role: "alert", key: "taken" }, h("strong", {}, "Somebody else was faster. "), `${brief(taken.decision?.by ?? "somebody", 60)}: `, status(taken.decision?.verdict), " ", h("a", { class: "mono", href: to.approval(taken.key) }, taken.tool), " ", when(taken.decision?.at)),
+      chosen && h("tw-request", { key: chosen.key, asked: chosen, decided: (key) => mine.add(key) }),
       !chosen && key && open.data && (old ? decision(old) : decided.data && h("div", { class: "notice", role: "status" }, "This request is not open: it was decided, expired, or cancelled.")),
       h("section", { key: "past" }, h("h2", {}, "Decided"), absent(decided, "No decisions yet.") ?? h("ul", { class: "rows" }, past.map(pastRow))),
     ];
@@ -102,6 +116,7 @@ element("tw-request", (self, life) => {
     const body = verdict === "approve" ? (question ? { answer: edited } : { ...(changed ? { arguments: edited } : {}), ...(pattern ? { always: pattern } : {}) }) : { ...(reason.trim() ? { reason: reason.trim() } : {}), ...(pattern && !question ? { always: pattern } : {}) };
     try {
       const stands = await post(at(["approvals", asked.key, verdict]), body);
+      self.data.decided?.(asked.key);
       outcome = { done: verdict, stands };
       refresh((path) => path.startsWith("/v1/approvals") || path.startsWith("/v1/decisions") || path.startsWith("/v1/calls"));
     } catch (problem) {
@@ -130,7 +145,7 @@ element("tw-request", (self, life) => {
         asked.deadline && ["expires", when(asked.deadline)],
       ),
       asked.reason && h("p", {}, brief(asked.reason, 1000)),
-      asked.subject && value("What it is about", asked.subject, { depth: 3 }),
+      asked.subject && asked.subject.kind !== "tool" && subject(asked.subject),
       question ? h("tw-form", { key: "answer", schema: asked.schema ?? {}, locked: closed, changed: (given, problem) => ((edited = given), (invalid = problem)) }) : argumentsOf(definition, closed),
       outcome?.problem && refusal(outcome.problem),
       outcome?.done && h("div", { class: "notice", role: "status" }, status(question ? (outcome.done === "approve" ? "answered" : "declined") : outcome.done === "approve" ? "approved" : "denied"), " The call goes on. ", h("a", { href: to.call(asked.session, asked.call_id, asked.scope) }, "See the call")),
@@ -169,13 +184,17 @@ element("tw-request", (self, life) => {
   }
 });
 
+function subject({ kind, text, directory }) {
+  return h("section", {}, h("h2", {}, { script: "The script", path: "The path" }[kind] ?? brief(kind, 30), directory ? h("small", {}, ` in ${brief(directory, 80)}`) : ""), h("div", { class: "block" }, h("pre", {}, visible(String(text ?? "")))));
+}
+
 function sentence(asked, definition) {
   if (isQuestion(asked)) return [h("span", { class: "mono" }, asked.tool), " asks: ", h("span", { class: "said" }, brief(asked.message, 4000))];
   const hints = definition?.hints ?? {};
   const effect = hints.readonly ? "It only reads." : hints.destructive ? "It can delete or overwrite." : hints.idempotent ? "Running it twice does no more than once." : "It changes something.";
   const reach = hints.open_world ? " It reaches the world outside." : "";
   const names = Object.entries(asked.arguments ?? {}).slice(0, 4).map(([name, given]) => `${name} ${brief(given, 60)}`).join(", ");
-  return [h("strong", { class: "mono" }, asked.tool), " will run", names ? [" with ", h("span", { class: "said" }, names)] : "", ". ", h("span", { class: "dim" }, `${effect}${reach}`)];
+  return [h("strong", { class: "mono" }, asked.tool), " will run", names ? [" with ", h("span", { class: "said" }, names.replace(/\.$/, ""))] : "", ". ", h("span", { class: "dim" }, `${effect}${reach}`)];
 }
 
 function refusal(problem) {

@@ -2,7 +2,7 @@
 
 import { at, get, post } from "../core/api.js";
 import { element, h } from "../core/dom.js";
-import { brief, count, duration, FINISHED, instant } from "../core/format.js";
+import { brief, count, duration, FINISHED, instant, ran, shortId } from "../core/format.js";
 import { route, to } from "../core/routes.js";
 import { resource } from "../core/store.js";
 import { stream } from "../core/stream.js";
@@ -62,7 +62,7 @@ element("tw-batch", (self, life) => {
     const live = calls.some((call) => !FINISHED.has(call.status));
     return [
       heading(
-        [batch.data?.session && ["Session ", ref(to.session(batch.data.session), batch.data.session)], ["batch ", h("span", { class: "mono" }, brief(self.data.batch, 40))], calls.length > 0 && h("small", {}, summary(calls))].filter(Boolean),
+        [batch.data?.session && ["Session ", ref(to.session(batch.data.session), batch.data.session)], ["batch ", h("span", { class: "mono", title: self.data.batch }, shortId(self.data.batch))], calls.length > 0 && h("small", {}, summary(calls))].filter(Boolean),
         live && action("Cancel", () => post(at(["batches", self.data.batch, "cancel"])), { class: "danger" }),
         action("Copy as JSON", async () => copy(await get(at(["batches", self.data.batch])))),
       ),
@@ -71,7 +71,7 @@ element("tw-batch", (self, life) => {
         h("tw-timeline", { key: "timeline", calls: filtered, chosen, choose: (call) => route.go(to.batch(self.data.batch, call.call_id), { quiet: Boolean(chosen) }) }),
         h("p", { class: "dim keyline" }, "··· waited  ", h("span", { class: "ok" }, "▆"), " ran  ", h("span", { class: "bad" }, "✗"), " failed  │ never ran. Point at a call to see what it waited for."),
       ],
-      chosen && h("section", { key: `call-${chosen}`, class: "below" }, h("h2", {}, h("a", { href: record ? to.call(record.session ?? batch.data?.session, chosen, record.scope) : "#/calls", class: "mono" }, brief(chosen, 80)), h("a", { class: "close", href: to.batch(self.data.batch), "aria-label": "Close the call" }, "✗")), record ? callParts(detail?.known.data ?? record) : batch.data && trouble({ status: 404, message: "This batch has no such call." })),
+      chosen && h("section", { key: `call-${chosen}`, class: "below" }, h("h2", {}, h("a", { href: record ? to.call(record.session ?? batch.data?.session, chosen, record.scope) : "#/calls", class: "mono" }, brief(chosen, 80)), h("a", { class: "close", href: to.batch(self.data.batch), "aria-label": "Close the call" }, "✗")), record ? callParts(detail?.known.data ? { ...detail.known.data, waited_for: record.waited_for } : record) : batch.data && trouble({ status: 404, message: "This batch has no such call." })),
     ];
   };
 });
@@ -83,7 +83,7 @@ function summary(calls) {
     const [queued, from, until] = [instant(call.queued_at), instant(call.started_at), instant(call.finished_at)];
     start = Math.min(start, queued ?? start);
     end = Math.max(end, until ?? Date.now());
-    work += call.run_time || 0;
+    work += ran(call) ?? 0;
     if (from !== null && until !== null) edges.push([from, 1], [until, -1]);
   }
   edges.sort((one, other) => one[0] - other[0] || one[1] - other[1]);

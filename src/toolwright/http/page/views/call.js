@@ -2,7 +2,7 @@
 
 import { at, get, post } from "../core/api.js";
 import { element, h } from "../core/dom.js";
-import { brief, FINISHED } from "../core/format.js";
+import { brief, FINISHED, instant } from "../core/format.js";
 import { to } from "../core/routes.js";
 import { resource } from "../core/store.js";
 import { stream } from "../core/stream.js";
@@ -30,8 +30,17 @@ element("tw-call-view", (self, life) => {
   );
   life.every(1000, () => record.data && !FINISHED.has(record.data.status) && life.update());
 
+  // Why it waited is known by its batch: the calls before it are there.
+  let batch = null;
+  const withReasons = (call) => {
+    const waited = (instant(call?.started_at) ?? 0) - (instant(call?.queued_at) ?? 0);
+    if (call?.batch && waited > 1) batch ??= life.use(resource(at(["batches", call.batch], { session: call.session, scope: call.scope })));
+    const known = batch?.data?.calls.find((each) => each.call_id === call.call_id);
+    return known ? { ...call, waited_for: known.waited_for } : call;
+  };
+
   return () => {
-    const call = record.data;
+    const call = withReasons(record.data);
     const output = events.filter((event) => event.kind === "call.output").map((event) => event.text).join("");
     return [
       heading(

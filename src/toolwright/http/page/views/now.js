@@ -3,7 +3,8 @@
 import { activity, SECONDS } from "../core/activity.js";
 import { at } from "../core/api.js";
 import { element, h } from "../core/dom.js";
-import { brief, count, duration, instant } from "../core/format.js";
+import { requests } from "../core/inbox.js";
+import { brief, count, duration, instant, ran, waited, waitWords } from "../core/format.js";
 import { to } from "../core/routes.js";
 import { resource } from "../core/store.js";
 import { absent, callLink, heading, ref, said, status, when } from "../elements/marks.js";
@@ -21,7 +22,7 @@ element("tw-now", (self, life) => {
   life.every(1000, life.update);
 
   return () => {
-    const open = approvals.data?.items ?? [];
+    const open = requests(approvals);
     const calls = [...(running.data?.items ?? []), ...(waiting.data?.items ?? [])];
     const live = (runs.data?.items ?? []).filter((run) => !["completed", "failed", "cancelled", "abandoned"].includes(run.status));
     const ended = (latest.data?.items ?? []).filter((call) => call.finished_at);
@@ -33,7 +34,7 @@ element("tw-now", (self, life) => {
       h(
         "section",
         { key: "calls" },
-        h("h2", {}, "Calls ", h("small", {}, calls.length ? count(calls.length, "call") : "")),
+        h("h2", {}, "Calls ", h("small", {}, calls.length || "")),
         absent(running, null, { items: null }) ?? (calls.length ? callTable(calls.sort(newest), true) : h("p", { class: "notice dim" }, "Nothing runs now.")),
       ),
       h("section", { key: "latest" }, h("h2", {}, "Finished last"), absent(latest, ["No calls yet: ", h("code", {}, "toolwright call --app … --db … tool name=value")], {}) ?? callTable(ended.slice(0, 30))),
@@ -62,7 +63,7 @@ function runRow(run) {
 export function callTable(calls, unfinished = false) {
   return h(
     "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": "Calls" },
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": unfinished ? "Calls that run or wait" : "Finished calls" },
     h(
       "table",
       { class: "grid" },
@@ -74,8 +75,7 @@ export function callTable(calls, unfinished = false) {
 
 function callRow(call, unfinished) {
   const live = unfinished && activity.running.get(`${call.session}\n${call.scope ?? ""}\n${call.call_id}`);
-  const started = instant(call.started_at);
-  const ran = call.run_time || (started && (instant(call.finished_at) ?? Date.now()) - started) / 1000;
+  const [before, during] = [waited(call), ran(call)];
   return h(
     "tr",
     { key: `${call.session}\n${call.scope}\n${call.call_id}` },
@@ -85,14 +85,14 @@ function callRow(call, unfinished) {
     h("td", {}, ref(to.session(call.session), call.session)),
     h("td", { class: "wide" }, said(call.arguments, 90)),
     h("td", { class: "wide" }, unfinished ? doing(call, live) : outcome(call)),
-    h("td", { class: "num" }, call.queue_time > 0.0005 ? duration(call.queue_time) : ""),
-    h("td", { class: "num" }, started ? duration(ran) : "never"),
+    h("td", { class: "num" }, before > 0.0005 ? duration(before) : ""),
+    h("td", { class: "num" }, during === null ? "never" : duration(during)),
     h("td", { class: "num" }, when(call.finished_at ?? call.started_at ?? call.queued_at)),
   );
 }
 
 function doing(call, live) {
-  if (call.waits_for?.length) return h("span", { class: "wait" }, `waits for ${call.waits_for.join(", ")}`);
+  if (call.waits_for?.length) return h("span", { class: "wait" }, `waits for ${waitWords(call.waits_for)}`);
   if (live?.progress) return progress(live.progress);
   return said(live?.text ?? "", 60);
 }

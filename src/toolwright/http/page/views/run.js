@@ -43,6 +43,7 @@ element("tw-run", (self, life) => {
       heading(
         ["Run", run ? brief(run.title || id, 100) : h("span", { class: "mono" }, brief(id, 60))],
         live && action("Cancel", async () => (await post(at(["runs", id, "cancel"]), { reason: "cancelled on the page" }), source.refresh()), { class: "danger" }),
+        run?.status === "abandoned" && action("Resume", async () => (await post(at(["runs", id, "resume"])), source.refresh()), { title: "The step in doubt may happen again" }),
         run && action("Copy as JSON", () => copy(run)),
       ),
       absent(source, "") ?? [

@@ -63,7 +63,7 @@ element("tw-schedule", (self, life) => {
           : h(
               "table",
               { class: "grid" },
-              h("thead", {}, h("tr", {}, h("th", { scope: "col" }, told.timezone), h("th", { scope: "col" }, `${HERE} (you)`), h("th", { scope: "col", class: "num" }, ""))),
+              h("thead", {}, h("tr", {}, h("th", { scope: "col" }, told.timezone), h("th", { scope: "col" }, `${HERE} (you)`), h("th", { scope: "col", class: "num" }, "away"))),
               h("tbody", {}, upcoming.slice(0, 5).map((each) => h("tr", {}, h("td", { class: "mono" }, inZone(instant(each), told.timezone)), h("td", { class: "mono" }, inZone(instant(each))), h("td", { class: "num" }, when(each))))),
             ),
         h("h2", {}, "History"),

@@ -2,7 +2,7 @@
 
 import { at, get, send } from "../core/api.js";
 import { element, h } from "../core/dom.js";
-import { brief, count, visible } from "../core/format.js";
+import { brief, count, shortId, visible } from "../core/format.js";
 import { link, route, to } from "../core/routes.js";
 import { resource } from "../core/store.js";
 import { absent, action, callLink, copy, facts, heading, more, said, status, toast, trouble, when } from "../elements/marks.js";
@@ -129,7 +129,7 @@ element("tw-session-batches", (self, life) => {
         "ul",
         { class: "rows" },
         batches.data.items.map((batch) =>
-          h("li", { key: batch.batch }, h("a", { class: "row", href: to.batch(batch.batch) }, status(Object.keys(batch.statuses ?? {}).includes("unfinished") ? "running" : batch.statuses?.failure ? "failure" : "success", { word: false }), h("span", { class: "mono" }, brief(batch.batch, 40)), h("span", {}, count(batch.calls, "call")), h("span", { class: "dim" }, Object.entries(batch.statuses ?? {}).map(([word, number]) => `${number} ${word}`).join(", ")), h("span", { class: "spring dim mono" }, brief(batch.scope, 40)), when(batch.first_at))),
+          h("li", { key: batch.batch }, h("a", { class: "row", href: to.batch(batch.batch) }, status(Object.keys(batch.statuses ?? {}).includes("unfinished") ? "running" : batch.statuses?.failure ? "failure" : "success", { word: false }), h("span", { class: "mono", title: batch.batch }, shortId(batch.batch)), h("span", {}, count(batch.calls, "call")), h("span", { class: "dim" }, Object.entries(batch.statuses ?? {}).map(([word, number]) => `${number} ${word}`).join(", ")), h("span", { class: "spring dim mono" }, brief(batch.scope, 40)), when(batch.first_at))),
         ),
       ),
       more(batches),

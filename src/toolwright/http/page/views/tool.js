@@ -89,7 +89,7 @@ function statistics(stats) {
     {},
     h("h2", {}, "Statistics of this process"),
     facts(["calls", stats.calls.toLocaleString("en")], ["failed", percent((stats.by_status?.failure ?? 0) / stats.calls)], ...Object.entries(stats.failures ?? {}).map(([word, number]) => [`failed by ${word}`, number]), ["attempts a call", (stats.attempts / stats.calls).toFixed(2)]),
-    h("table", { class: "grid small" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, ""), ["p50", "p95", "p99"].map((word) => h("th", { scope: "col", class: "num" }, word)))), h("tbody", {}, rows.map(([word, times]) => h("tr", {}, h("th", { scope: "row" }, word), ["p50", "p95", "p99"].map((name) => h("td", { class: "num" }, duration(times[name]))))))),
+    h("table", { class: "grid small" }, h("thead", {}, h("tr", {}, h("td", {}), ["p50", "p95", "p99"].map((word) => h("th", { scope: "col", class: "num" }, word)))), h("tbody", {}, rows.map(([word, times]) => h("tr", {}, h("th", { scope: "row" }, word), ["p50", "p95", "p99"].map((name) => h("td", { class: "num" }, duration(times[name]))))))),
   );
 }
 

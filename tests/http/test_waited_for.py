@@ -1,0 +1,36 @@
+"""Why the calls of a batch waited, as the API tells it."""
+
+import asyncio
+
+import pytest
+
+from tests.http.client import opened
+from toolwright import tool
+
+
+@pytest.mark.promise("UI-01")
+async def test_a_batch_names_the_calls_that_each_waited_for() -> None:
+    @tool(key="{account}")
+    async def book(account: str) -> str:
+        await asyncio.sleep(0.01)
+        return account
+
+    @tool(readonly=True)
+    async def look() -> str:
+        return "seen"
+
+    names = ["ann", "ann", "bob", "ann"]
+    calls = [{"name": "book", "id": f"c{place}", "arguments": {"account": name}} for place, name in enumerate(names)]
+    async with opened([book, look]) as client:
+        done = (
+            await client.post("/v1/sessions/s1/batches", json={"calls": [*calls, {"name": "look", "id": "l"}]})
+        ).json()
+        batch = (await client.get(f"/v1/batches/{done['batch']}")).json()
+
+    assert {call["call_id"]: call["waited_for"] for call in batch["calls"]} == {
+        "c0": [],
+        "c1": ["c0"],
+        "c2": [],
+        "c3": ["c1", "c0"],
+        "l": [],
+    }
