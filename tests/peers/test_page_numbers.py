@@ -118,10 +118,14 @@ async def events_at_a_rate(seconds: int) -> AsyncIterator[tuple[str, dict[str, i
         more = {"status": "success", "run_time": 0.1, "arguments": {"account": "ann", "note": "x" * 200}}
         return {"kind": kind, "at": time.time(), **call, **more}
 
-    async def nothing(request: Request) -> JSONResponse:
-        return JSONResponse({"items": [], "next": None})
+    async def lists(request: Request) -> JSONResponse:
+        """What a busy service has: 200 calls that run, and as many that ended."""
+        call = {"session": "s1", "batch": "b", "scope": "", "tool": "book", "arguments": {"account": "ann"}}
+        times = {"queued_at": time.time() - 1, "started_at": time.time(), "finished_at": None, "status": "running"}
+        items = [{**call, **times, "call_id": f"r{number}", "outcome": None, "waits_for": []} for number in range(200)]
+        return JSONResponse({"items": items if request.url.path == "/v1/calls" else [], "next": None})
 
-    app = Starlette(routes=[Route("/v1/events", events), Route("/v1/{rest:path}", nothing), Mount("/", page)])
+    app = Starlette(routes=[Route("/v1/events", events), Route("/v1/{rest:path}", lists), Mount("/", page)])
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=1))
     serving = asyncio.ensure_future(server.serve())
     async with asyncio.timeout(30):
