@@ -12,6 +12,7 @@ from bench.sections import (
     durable_peers,
     event_streams,
     files,
+    http,
     imports,
     mcp_client,
     mcp_server,
@@ -51,6 +52,7 @@ SECTIONS: dict[str, Section] = {
     "adapters": adapters.section,
     "mcp-server": mcp_server.section,
     "telemetry": telemetry.section,
+    "http": http.section,
     "event-streams": event_streams.section,
 }
 

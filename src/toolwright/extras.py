@@ -13,7 +13,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "claude-agent": ("claude_agent_sdk", "mcp"),
     "cli": ("rich", "typer"),
     "files": ("re2",),
-    "http": ("starlette", "uvicorn"),
+    "http": ("prometheus_client", "starlette", "uvicorn"),
     "langchain": ("langchain", "langgraph"),
     "mcp": ("mcp",),
     "openai": ("openai",),

@@ -66,7 +66,7 @@ class EventReader:
 
     async def reached(self, number: int) -> None:
         """Wait until the stream is at a number, while somebody reads it."""
-        while int(self.last_id or 0) < number:
+        while int(self.last_id or -1) < number:
             self._arrived.clear()
             await self._arrived.wait()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
 import httpx
@@ -228,3 +229,32 @@ async def test_events_are_read_page_by_page_without_a_stream(file):
         ]
         assert (await client.get("/v1/events")).json() == {"items": [], "last": rest["last"]}
         assert (await client.get("/v1/events?types=batch.*&after=0")).json()["items"] == first["items"][:1]
+
+
+@pytest.mark.promise("HTTP-02", "HTTP-05")
+async def test_a_client_that_another_server_told_more_gets_nothing_twice(file, monkeypatch):
+    monkeypatch.setattr(events, "POLL", 3600.0)  # this server looks once, and is behind from then on
+    service = create_app(App(), file, authenticate=everyone())
+    async with (
+        fail_after(30),
+        Runtime.open(file, tools=[look]) as other,
+        httpx.AsyncClient() as http,
+        served(service) as address,
+        AsyncExitStack() as stack,
+    ):
+        await other.session("s").kv.set("a", 1)
+        first = await stack.enter_async_context(following(http, address))
+        reading = asyncio.ensure_future(first.next())
+        await first.reached(1)
+        await other.session("s").run_batch(calls("a", "b"))
+        last = (await other.event_log()).last
+        async with following(http, address, last) as ahead, following(http, address, 0) as all_of_it:
+            assert [event["number"] for event in await all_of_it.take(last)] == list(range(1, last + 1))
+            feed = events.feed_of(await service.open())
+            assert feed.last == 1
+            anything = events.Wanted(lambda session: True, ("*",))
+            assert feed.piece(anything, last) == (b"", last)
+            service.stop()
+            stopping = ("reconnect", {"kind": "reconnect", "reason": "stopping"})
+            assert await ahead.next() == await all_of_it.next() == stopping
+        assert await reading == stopping

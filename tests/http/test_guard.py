@@ -93,7 +93,28 @@ async def test_a_page_of_another_server_is_refused(origin: str, allowed: bool) -
         for method in ("GET", "POST"):
             answer = await client.http.request(method, "/v1/sessions", headers={**token, "Origin": origin})
             assert answer.status_code == ({"GET": 200, "POST": 201}[method] if allowed else 403)
-            assert "access-control-allow-origin" not in answer.headers
+            other = allowed and "desk" in origin
+            assert answer.headers.get("access-control-allow-origin") == (origin if other else None)
+            assert "access-control-allow-credentials" not in answer.headers
+
+
+async def test_a_browser_asks_first_whether_a_page_of_another_server_may_use_the_service() -> None:
+    async with served(origins=["https://desk.example.com"]) as (client, tokens, _):
+        asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+        told = await client.http.options("/v1/sessions", headers={**asks, "Origin": "https://desk.example.com"})
+        assert (told.status_code, told.headers["vary"]) == (204, "Origin")
+        assert told.headers["access-control-allow-origin"] == "https://desk.example.com"
+        assert "POST" in told.headers["access-control-allow-methods"]
+        assert "Authorization" in told.headers["access-control-allow-headers"]
+        for origin, status in (("https://evil.example", 403), ("http://127.0.0.1:8700", 405)):
+            told = await client.http.options("/v1/sessions", headers={**asks, "Origin": origin})
+            assert told.status_code == status
+            assert "access-control-allow-origin" not in told.headers
+        # The login of a browser is not for that page, whatever the browser sends.
+        made = await tokens.create("root", ["admin"])
+        await client.post("/v1/login", json={"token": made.value}, headers={"Origin": "http://127.0.0.1:8700"})
+        forged = await client.post("/v1/sessions", json={}, headers={"Origin": "https://desk.example.com"})
+        assert (forged.status_code, forged.json()["code"]) == (403, "wrong_origin")
 
 
 async def test_the_default_port_is_left_out_of_an_origin() -> None:

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from opentelemetry.trace import SpanContext
 
+from tests.http.client import opened
 from tests.support import fail_after
-from toolwright import Runtime, ToolCall, tool
+from toolwright import App, Runtime, ToolCall, tool
 from toolwright.cli.health import Health
 from toolwright.mcp import McpServer
 from toolwright.telemetry.propagation import context_of, span_context, traceparent
-from toolwright.testing import CrashKit, Zygote
+from toolwright.testing import CrashKit, ScriptedModel, Zygote
 
 pytestmark = pytest.mark.promise("OBS-01")
 APP = Path(__file__).with_name("served_app.py")
@@ -89,6 +90,23 @@ async def test_the_numbers_of_a_worker_are_those_that_prometheus_gets(traced, tm
     assert sum(point.value for point in found["toolwright.turns.stopped"]) == 0
     assert found["toolwright.runs.running"][0].value == seen["toolwright_runs_running"]
     assert not traced.metrics().get("toolwright.runs.started")  # the worker is closed
+
+
+async def test_what_is_asked_over_http_is_in_the_trace_of_the_client(traced):
+    app = App(tools=[work], model=ScriptedModel(["Yes."]), telemetry=traced.telemetry())
+    trace = f"00-{0xABC:032x}-{0xDEF:016x}-01"
+    async with fail_after(60), opened(app=app) as client:
+        calls = {"calls": [{"id": "c1", "name": "work", "arguments": {}}]}
+        answer = await client.post("/v1/sessions/s/batches", json=calls, headers={"traceparent": trace})
+        assert answer.status_code == 200, answer.text
+        answer = await client.post("/v1/sessions/s/turns", json={"message": "Well?"}, headers={"traceparent": trace})
+        assert answer.status_code == 200, answer.text
+        calls["calls"][0]["id"] = "c2"
+        await client.post("/v1/sessions/s/batches", json=calls, headers={"traceparent": "nonsense"})
+    first, second = traced.named("execute_tool work")
+    assert (first.parent.trace_id, first.parent.span_id) == (0xABC, 0xDEF)
+    assert second.parent is None
+    assert traced.one("invoke_agent").parent.span_id == 0xDEF
 
 
 # --- programs that are killed

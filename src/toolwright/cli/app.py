@@ -33,6 +33,7 @@ from toolwright.cli.commands.chat import chat
 from toolwright.cli.commands.doctor import doctor
 from toolwright.cli.commands.recover import recover
 from toolwright.cli.commands.resolve import resolve
+from toolwright.cli.commands.serve import serve
 from toolwright.cli.commands.spawn import spawn
 from toolwright.cli.commands.tools import tools
 from toolwright.cli.commands.worker import worker
@@ -41,7 +42,7 @@ from toolwright.cli.exits import MEANINGS, reported
 
 EXIT_CODES = [f"[bold]{code}[/bold] {meaning}" for code, meaning in MEANINGS.items()]
 EPILOG = f"Exit codes: {'; '.join(EXIT_CODES)}."
-COMMANDS: list[Callable[..., None]] = [ask, chat, tools, call, batch, recover, resolve, spawn, worker, doctor]
+COMMANDS: list[Callable[..., None]] = [ask, chat, tools, call, batch, recover, resolve, spawn, worker, serve, doctor]
 LISTS: dict[Callable[..., None], list[Callable[..., None]]] = {
     turns.turns: [turns.show, turns.follow, turns.steer, turns.cancel],
     batches.batches: [batches.show],

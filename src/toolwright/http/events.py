@@ -176,7 +176,8 @@ class EventFeed:
                 return b"".join(frames), event.number - 1
             frames.append(event.frame)
             size += len(event.frame)
-        return b"".join(frames), self.last
+        # A client that read the store may be ahead of what the feed has seen.
+        return b"".join(frames), max(after, self.last)
 
     async def from_store(self, wanted: Wanted, after: int) -> tuple[bytes, int, int]:
         """The same out of the store, for a number below `floor`; also the number of the store's oldest event."""
@@ -184,6 +185,10 @@ class EventFeed:
             page = await self._runtime.event_log(after, limit=PAGE)
             frames = [shown.frame for shown in map(Shown.of, page.events) if wanted.takes(shown)]
         return b"".join(frames), page.last, page.first
+
+    async def newest(self) -> int:
+        """The number of the newest event of the store, as it is now."""
+        return (await self._runtime.event_log()).last
 
     # --- reading the log
 
@@ -275,8 +280,11 @@ class EventStream(StreamAnswer):
         left.add_done_callback(self._notice)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
-            with contextlib.suppress(TimeoutError):
-                await self._send_all(send, left)
+            with contextlib.suppress(TimeoutError):  # the client does not read
+                try:
+                    await self._send_all(send, left)
+                except (RuntimeClosed, StoreError):
+                    await send_piece(send, sse_control("reconnect", {"reason": "unavailable"}), last=True)
         finally:
             left.cancel()
             feed.leave()
@@ -291,9 +299,11 @@ class EventStream(StreamAnswer):
         position = feed.last if self._after is None else self._after
         hello = sse_retry()
         if position > feed.last:
-            # Its number is of another store.
-            hello += sse_control("events.reset", {"last": feed.last})
-            position = feed.last
+            # It may come from another server that has seen more, or with the number of another store.
+            newest = await feed.newest()
+            if position > newest:
+                hello += sse_control("events.reset", {"last": newest})
+                position = newest
         # Without data this is no event, but the client knows where to continue from.
         await send_piece(send, hello + b"id: %d\n\n" % position)
         live, beats = False, feed.beats
@@ -305,11 +315,7 @@ class EventStream(StreamAnswer):
                 if live:
                     await send_piece(send, sse_control("reconnect", {"reason": "too_slow"}), last=True)
                     return
-                try:
-                    piece, reached, first = await feed.from_store(wanted, position)
-                except (RuntimeClosed, StoreError):
-                    await send_piece(send, sse_control("reconnect", {"reason": "unavailable"}), last=True)
-                    return
+                piece, reached, first = await feed.from_store(wanted, position)
                 if 0 < position < first - 1 and position == self._after:
                     piece = sse_control("events.removed", {"after": position, "first": first}) + piece
                 reached = feed.floor if reached <= position else reached

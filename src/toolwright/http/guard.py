@@ -17,6 +17,7 @@ from toolwright.http.access.caller import Caller
 from toolwright.http.access.limits import Limits
 from toolwright.http.access.refusals import AccessRefused, TooManyRequests, TooSlow
 from toolwright.http.access.sign_in import CALLER, SignIn
+from toolwright.http.answers import JsonAnswer
 from toolwright.http.problems import Problem, answer_of, problem_of
 from toolwright.log_fields import log_fields
 
@@ -38,6 +39,15 @@ _HEADERS: tuple[tuple[bytes, bytes], ...] = (
 )
 _OF_API = (*_HEADERS, (b"content-security-policy", API_POLICY.encode()), (b"cache-control", b"no-store"))
 _OF_PAGE = (*_HEADERS, (b"content-security-policy", PAGE_POLICY.encode()), (b"cache-control", b"no-cache"))
+_ASKED_BEFORE = {
+    "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
+    "Access-Control-Allow-Headers": (
+        "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Prefer, Range"
+    ),
+    "Access-Control-Max-Age": "600",
+}
+"""What a browser is told that asks before a request of a page of another server."""
+_EXPOSED = b"ETag, Location, Retry-After, Content-Range, Idempotent-Replayed"
 _ONCE = (b"host", b"origin", b"authorization", b"content-length", b"content-type", b"cookie", b"idempotency-key")
 _STREAM = b"text/event-stream"
 RECHECK_SECONDS = 1.0
@@ -60,7 +70,13 @@ class Guard:
         try:
             try:
                 require_bounded(scope, self._limits)
-                self._sign_in.origins.require(Headers(scope=scope), scope["method"])
+                headers = Headers(scope=scope)
+                self._sign_in.origins.require(headers, scope["method"])
+                if self._sign_in.origins.allows(headers.get("origin")):
+                    answer.allow(headers["origin"])
+                    if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+                        await JsonAnswer(b"", 204, _ASKED_BEFORE)(scope, body.receive, answer.send)
+                        return
                 await self._app(scope, body.receive, answer.send)
             except (AccessRefused, Problem) as error:
                 if answer.started:
@@ -161,6 +177,16 @@ class _Answer:
                 await self._send(message)
         except TimeoutError:
             raise ClientGone from None
+
+    def allow(self, origin: str) -> None:
+        """Let a page of another server read the answer. It sends a token: the login of a browser is not for it."""
+        self._headers = (
+            *(each for each in self._headers if each[0] != b"cross-origin-resource-policy"),
+            (b"cross-origin-resource-policy", b"cross-origin"),
+            (b"access-control-allow-origin", origin.encode("latin-1")),
+            (b"access-control-expose-headers", _EXPOSED),
+            (b"vary", b"Origin"),
+        )
 
     def _start(self, message: Message) -> None:
         headers: list[tuple[bytes, bytes]] = list(message.get("headers", ()))

@@ -27,6 +27,27 @@ SESSION = "session"
 """The name of the path parameter that is a session: the caller must have the scope there."""
 
 
+class RequestCounts:
+    """How many requests a service answered, and how long that took."""
+
+    __slots__ = ("answered", "open", "seconds")
+
+    def __init__(self) -> None:
+        self.answered: dict[tuple[str, int], int] = {}
+        """By the id of the operation and the status."""
+        self.seconds: dict[str, tuple[int, float]] = {}
+        """How many and how long together, by the id of the operation; streams are not counted."""
+        self.open = 0
+
+    def note(self, operation: str, status: int, seconds: float | None) -> None:
+        """A request was answered; `seconds` is None for a stream."""
+        key = (operation, status)
+        self.answered[key] = self.answered.get(key, 0) + 1
+        if seconds is not None:
+            count, total = self.seconds.get(operation, (0, 0.0))
+            self.seconds[operation] = (count + 1, total + seconds)
+
+
 class ServiceInfo(Protocol):
     """What a handler may know of the service it is part of."""
 
@@ -38,6 +59,11 @@ class ServiceInfo(Protocol):
     @property
     def ready(self) -> bool:
         """False once it stops."""
+        ...
+
+    @property
+    def counts(self) -> RequestCounts:
+        """Its requests so far."""
         ...
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,7 +28,7 @@ from toolwright.http.checks import BodyCheck, read_query
 from toolwright.http.events import feed_of
 from toolwright.http.guard import Guard
 from toolwright.http.idempotency import HEADER, Answered, IdempotencyKey, RememberedRequests, read_key
-from toolwright.http.operations import SESSION, Operation, ServiceRequest
+from toolwright.http.operations import SESSION, Operation, RequestCounts, ServiceRequest
 from toolwright.http.page import page
 from toolwright.http.problems import Problem, answer_of, not_found, problem_of
 from toolwright.http.routes import OPERATIONS
@@ -74,6 +75,7 @@ class Service:
         self._remembered = RememberedRequests()
         self._page = page
         self._opening: asyncio.Task[Runtime] | None = None
+        self.counts = RequestCounts()
         self.ready = True
         """False once the service stops: it is not to be sent requests any more."""
 
@@ -142,6 +144,8 @@ class Service:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer: ASGIApp
+        begun, name, counts = time.perf_counter(), "none", self.counts
+        counts.open += 1
         try:
             raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
             root = scope.get("root_path", "")
@@ -153,12 +157,23 @@ class Service:
                     await self._page(scope, receive, send)
                     return
                 raise not_found("There is no such path; /v1/openapi.json lists them")
+            name = found[0].id
             answer = await self._answer(found[0], found[1], Request(scope, receive))
         except ClientDisconnect:
             return  # before its request was whole: there is nobody to answer
         except Exception as error:  # whatever happens is told as a problem
             answer = answer_of(problem_of(error))
-        await answer(scope, receive, send)
+        finally:
+            counts.open -= 1
+        if isinstance(answer, JsonAnswer):
+            counts.note(name, answer.status, time.perf_counter() - begun)
+        else:
+            counts.note(name, getattr(answer, "status_code", 200), None)
+        counts.open += 1
+        try:
+            await answer(scope, receive, send)
+        finally:
+            counts.open -= 1
 
     async def _answer(self, operation: Operation, path: dict[str, str], raw: Request) -> ASGIApp:
         caller = NOBODY
@@ -167,7 +182,7 @@ class Service:
             _require_scope(operation, caller, path.get(SESSION))
         query = None
         if operation.query is not None:
-            query = read_query(operation.query, raw.query_params.multi_items())
+            query = read_query(operation.query, raw.query_params.multi_items() if raw.scope["query_string"] else [])
         data = b"" if operation.body is None else await self._read_body(operation, raw)
         body = None if operation.body is None else self._readers[id(operation)](data)
         request: ServiceRequest[Any, Any] = ServiceRequest(
@@ -205,7 +220,12 @@ class Service:
 
 
 async def _handle(operation: Operation, request: ServiceRequest[Any, Any]) -> Answered:
-    answer = await operation.handler(request)
+    tracing, trace = request.runtime.app.telemetry, request.raw.headers.get("traceparent")
+    if tracing is None or trace is None or tracing.current():  # else a middleware has read the header already
+        answer = await operation.handler(request)
+    else:
+        with tracing.inside(trace):
+            answer = await operation.handler(request)
     return (
         answer if isinstance(answer, (JsonAnswer, StreamAnswer, Response)) else JsonAnswer.of(answer, operation.status)
     )

@@ -104,7 +104,7 @@ def worker(
         say = _silent if quiet else _say
         # A worker may be started before the program that first writes to the store.
         made = not asyncio.run(inspect_store(store).exists())
-        asyncio.run(_to_the_end(_work(store, made, used, grace, health, say)))
+        asyncio.run(to_the_end(_work(store, made, used, grace, health, say)))
 
 
 def _require_background(registry: Catalogue) -> None:
@@ -115,7 +115,7 @@ def _require_background(registry: Catalogue) -> None:
         )
 
 
-async def _to_the_end(work: Coroutine[None, None, None]) -> None:
+async def to_the_end(work: Coroutine[None, None, None]) -> None:
     """Do the work, and end the process even if a tool left something that does not end.
 
     Raises:

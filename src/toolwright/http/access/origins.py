@@ -43,7 +43,7 @@ class Origins:
                 "toolwright serve --allowed-host NAME"
             )
         origin = headers.get("origin")
-        if origin is not None and not self._is_own(origin, host):
+        if origin is not None and not self.allows(origin) and not _is_same(origin.lower(), host):
             raise WrongOrigin(f"A page of {origin!r:.200} may not use this server; --allowed-origin lets it")
         # A browser says so of itself, also for requests without an Origin, such as those for pictures.
         site = headers.get("sec-fetch-site", "none")
@@ -59,20 +59,15 @@ class Origins:
         if method in SAFE:
             return
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-        if origin is None and site != "same-origin":
+        own = site == "same-origin" if origin is None else _is_same(origin.lower(), headers.get("host", ""))
+        if not own:
             raise WrongOrigin(
                 "A request with the login of a browser must come from the page of this server; a program uses a token"
             )
 
-    def _is_own(self, origin: str, host: str) -> bool:
-        written = origin.lower()
-        if written in self._origins:
-            return True
-        scheme, _, place = written.partition("://")
-        if scheme not in _DEFAULT_PORTS:
-            return False  # such as "null", of a page without an origin
-        # Not the scheme: a proxy in front may speak another one to us than to the browser.
-        return _without_port(place, scheme) == _without_port(host.lower(), scheme)
+    def allows(self, origin: str | None) -> bool:
+        """True for the origin of another server whose pages may use the service."""
+        return origin is not None and origin.lower() in self._origins
 
 
 def _is_navigation(headers: Mapping[str, str], method: str) -> bool:
@@ -80,6 +75,14 @@ def _is_navigation(headers: Mapping[str, str], method: str) -> bool:
     return (
         method in SAFE and headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     )
+
+
+def _is_same(origin: str, host: str) -> bool:
+    scheme, _, place = origin.partition("://")
+    if scheme not in _DEFAULT_PORTS:
+        return False  # such as "null", of a page without an origin
+    # Not the scheme: a proxy in front may speak another one to us than to the browser.
+    return _without_port(place, scheme) == _without_port(host.lower(), scheme)
 
 
 def _without_port(place: str, scheme: str) -> str:

@@ -24,7 +24,7 @@ from toolwright.plain_data import plain_data
 from toolwright.stores.contracts.tokens import StoredToken, TokenKind, TokenStore
 
 PREFIXES: dict[TokenKind, str] = {"token": "tw", "login": "twc", "link": "twl"}
-MOST_VALID: dict[TokenKind, int] = {"token": 10_000, "login": 10_000, "link": 100}
+MOST_VALID: dict[TokenKind, int] = {"token": 10_000, "login": 10_000, "link": 1_000}
 """Tokens of a kind that may be valid at once in a store."""
 LOGIN_SECONDS = 12 * 3600.0
 """How long a browser stays logged in."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from msgspec import Struct
+from starlette.responses import Response
 
 from toolwright.errors import StoreError
 from toolwright.http.answers import JsonAnswer
+from toolwright.http.metrics import MEDIA_TYPE as METRICS_TYPE
+from toolwright.http.metrics import prometheus_text
 from toolwright.http.openapi import openapi_document
 from toolwright.http.operations import Operation, OtherAnswer, ServiceRequest
 from toolwright.http.problems import RETRY_AFTER
@@ -52,6 +55,12 @@ async def get_ready(request: ServiceRequest) -> JsonAnswer:
     return JsonAnswer.of(Readiness("ready", []))
 
 
+async def get_metrics(request: ServiceRequest) -> Response:
+    """The counters of this process, for Prometheus."""
+    text = prometheus_text(request.runtime, request.service.counts, request.service.ready)
+    return Response(text, headers={"content-type": METRICS_TYPE})
+
+
 async def get_openapi(request: ServiceRequest) -> dict[str, Any]:
     """The document of every operation."""
     return openapi_document(request.service.operations, "toolwright")
@@ -76,6 +85,16 @@ OPERATIONS = (
         tag="service",
         answer=Readiness,
         also=(OtherAnswer(status=503, says="They cannot be served now.", type=Readiness),),
+    ),
+    Operation(
+        method="GET",
+        path="/metrics",
+        handler=get_metrics,
+        scope="read",
+        everywhere=True,
+        summary="Counters for Prometheus",
+        tag="service",
+        media_type="text/plain",
     ),
     Operation(
         method="GET",

@@ -21,6 +21,7 @@ from toolwright.tools.turn_protocols import Budget, Delivery, TurnClient, TurnEv
 
 Text = Annotated[str, Meta(min_length=1)]
 _LAST = "last-event-id"
+_MOST_TURNS = 100_000
 _ENDED = frozenset({"answered", "out_of_budget", "cancelled", "failed"})
 
 
@@ -115,11 +116,11 @@ async def list_turns(request: ServiceRequest[None, TurnQuery]) -> dict[str, Any]
     """The turns of a session, the newest first."""
     query = request.query
     place = read_cursor(query.cursor, tuple[int])
-    beyond = 0 if place is None else place[0]
     # Turns have no verb that begins at a place; a conversation has few of them.
-    found = await request.session().turns(active=query.active, limit=beyond + query.limit + 1)
-    shown = found[beyond : beyond + query.limit]
-    more = write_cursor(beyond + query.limit) if len(found) > beyond + query.limit else None
+    found = await request.session().turns(active=query.active, limit=_MOST_TURNS)
+    rest = [one for one in found if place is None or one.number < place[0]]
+    shown = rest[: query.limit]
+    more = write_cursor(shown[-1].number) if len(rest) > query.limit else None
     return page_of([one.to_json() for one in shown], more)
 
 
@@ -167,8 +168,6 @@ def _last_seen(request: ServiceRequest[Any, Any]) -> int:
 async def _events(turn: TurnClient, after: int) -> AsyncIterator[bytes]:
     async for event in turn.follow(after):
         yield turn_event(event)
-        if event.kind == "turn.waiting":
-            continue  # the stream stays open while a person decides
 
 
 def turn_event(event: TurnEvent) -> bytes:

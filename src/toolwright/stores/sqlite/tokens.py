@@ -30,14 +30,24 @@ class TokenRow(NamedTuple):
 
 
 _COLUMNS = columns_of(TokenRow)
+_MOST_KNOWN = 1_000
 _VALID = "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)"
 
 
 class SqliteTokenStore:
-    """`TokenStore` in SQLite."""
+    """`TokenStore` in SQLite.
 
-    def __init__(self, changes: Changes) -> None:
+    `alone`: nobody else has the tokens, as in memory. They are remembered then, and asked for once.
+    """
+
+    def __init__(self, changes: Changes, *, alone: bool = False) -> None:
         self._changes = changes
+        self._known: dict[str, StoredToken] | None = {} if alone else None
+
+    def _forget(self) -> None:
+        """A token changes: whatever is remembered is read again, also by those who ask while it does."""
+        if self._known is not None:
+            self._known = {}
 
     async def add_token(self, token: StoredToken, most: int) -> bool:
         def work(connection: apsw.Connection) -> bool:
@@ -55,7 +65,15 @@ class SqliteTokenStore:
         return await self._changes.change(None, work)
 
     async def get_token(self, id: str) -> StoredToken | None:
-        return await self._changes.read(lambda connection: _find(connection, id))
+        known = self._known
+        if known is None:
+            return await self._changes.read(lambda connection: _find(connection, id))
+        found = known.get(id)
+        if found is None:
+            found = await self._changes.read(lambda connection: _find(connection, id))
+            if found is not None and len(known) < _MOST_KNOWN:
+                known[id] = found  # of the time before a change, if there was one: nobody asks that any more
+        return found
 
     async def list_tokens(self, kind: TokenKind, after: str | None, limit: int) -> list[StoredToken]:
         query = f"SELECT {_COLUMNS} FROM tokens WHERE kind = ? AND id > ? ORDER BY id LIMIT ?"
@@ -81,7 +99,10 @@ class SqliteTokenStore:
             return _find(connection, id)
 
         # Not by `change`, whose result must have a form in msgpack.
-        return await self._changes.submit(work)
+        try:
+            return await self._changes.submit(work)
+        finally:
+            self._forget()
 
     async def use_link(self, id: str, hash: bytes, login_hash: bytes, at: float, expires_at: float) -> bool:
         def work(connection: apsw.Connection) -> bool:
@@ -92,7 +113,10 @@ class SqliteTokenStore:
             )
             return connection.changes() == 1
 
-        return await self._changes.change(None, work)
+        try:
+            return await self._changes.change(None, work)
+        finally:
+            self._forget()
 
 
 def _find(connection: apsw.Connection, id: str) -> StoredToken | None:

@@ -101,6 +101,29 @@ async def the_authority_of_a_batch_is_stored_for_its_recovery(database: Database
     assert left == {call("c0", "s1"): b"1", **{call(f"c{n}", "s20"): b"20" for n in range(1, 20)}}
 
 
+async def the_trace_of_the_first_execution_is_stored(database: Database) -> None:
+    store = await database.open()
+    keys = [call(f"c{number}") for number in range(10)]
+    await store.journal.begin([replace(intent(key), trace=f"first {key.call_id}") for key in keys])
+    await store.journal.finish(keys[0], success(keys[0]), None, 102.0)
+    await store.close()
+    for _ in range(2):
+        store = await database.open()
+        entries = await store.journal.begin([replace(intent(key), trace="second") for key in keys])
+        assert [entry is not None and entry.intent.trace for entry in entries] == [
+            f"first {key.call_id}" for key in keys
+        ]
+        await store.close()
+    # Without a trace of one's own, nobody asks for the first one.
+    store = await database.open()
+    other = call("other")
+    await store.journal.begin([intent(other)])
+    await store.journal.finish(other, success(other), None, 102.0)
+    (entry,) = await store.journal.begin([replace(intent(other), trace="second")])
+    assert entry is not None
+    assert entry.intent.trace is None
+
+
 async def the_same_id_in_another_session_or_scope_is_another_call(database: Database) -> None:
     store = await database.open()
     keys = [call("c1"), call("c1", "s2"), call("c1", "s1", "other")]
@@ -298,6 +321,7 @@ CALLS = cases(
     an_outcome_is_read_as_it_was_written,
     an_intent_is_read_as_it_was_written,
     the_authority_of_a_batch_is_stored_for_its_recovery,
+    the_trace_of_the_first_execution_is_stored,
     the_same_id_in_another_session_or_scope_is_another_call,
     a_finished_call_is_never_written_to_again,
     an_outcome_that_its_owner_writes_twice_is_stored_once,

@@ -50,7 +50,7 @@ class SqliteServiceStores:
         self.schedules = SqliteScheduleStore(changes)
         self.triggers = SqliteTriggerStore(changes)
         self.turns = SqliteTurnStore(changes, owner, place)
-        self.tokens = SqliteTokenStore(changes)
+        self.tokens = SqliteTokenStore(changes, alone=place is None)
         self.history = SqliteCallHistory(changes, place)
         self.requests = SqliteRequestStore(changes, owner, place)
 
