@@ -15,7 +15,18 @@ from claude_agent_sdk import tool as claude_tool
 
 from tests.adapters.scripted_claude import ScriptedClaude
 from tests.support import fail_after
-from toolwright import Image, Policy, Rule, Runtime, Success, ToolContext, ToolDefinitionError, ToolError, tool
+from toolwright import (
+    Image,
+    Policy,
+    Rule,
+    Runtime,
+    Success,
+    ToolContext,
+    ToolDefinitionError,
+    ToolError,
+    ToolwrightError,
+    tool,
+)
 from toolwright.adapters.claude_agent import can_use_tool, sdk_server, tools_from
 
 PIXEL = "aGVsbG8="
@@ -53,6 +64,24 @@ async def test_claude_sees_the_tools_of_the_session_and_calls_them(place, open_r
     assert [each["name"] for each in script.tools] == ["add"]
     assert script.tools[0]["annotations"]["readOnlyHint"] is True
     assert [text(results[id]) for id in ("t1", "t2")] == ["3", "7"]
+
+
+@pytest.mark.promise("ADP-05")
+async def test_an_id_that_comes_again_with_another_input_is_refused(place, open_runtime):
+    runtime = await open_runtime(place, add)
+    first = ScriptedClaude([("t1", "add", {"a": 1, "b": 2})])
+    assert text((await play(runtime.session("s"), first))["t1"]) == "3"
+    other = ScriptedClaude([("t1", "add", {"a": 40, "b": 2})])
+    error = (await play(runtime.session("s"), other))["t1"]["error"]
+    assert error["code"] == -32602
+    assert "give each call its own key" in error["message"]
+
+
+def test_a_session_of_a_blocking_runtime_is_refused():
+    with Runtime.open_blocking(tools=[add]) as runtime:
+        for make in (sdk_server, can_use_tool):
+            with pytest.raises(ToolwrightError, match=r"open the runtime with `async with Runtime\.open"):
+                make(runtime.session("s"))
 
 
 @pytest.mark.promise("ADP-04", "ADP-05")

@@ -33,7 +33,7 @@ def call(id: str, tool_name: str, /, **arguments: object) -> Any:
     return function_call(tool_name, arguments, call_id=id)
 
 
-def agent_of(session: Session, *answers: list[Any], scope: Any = "") -> Agent[Any]:
+def agent_of(session: Session, *answers: list[Any], scope: Any = None) -> Agent[Any]:
     model = ScriptedModel([*answers, [assistant_message("done")]])
     return Agent("clerk", model=model, tools=list(function_tools(session, scope=scope)))
 
@@ -61,6 +61,53 @@ class Till:
             return {"seen": at}
 
         self.tools = (pay, look)
+
+
+@pytest.mark.promise("ADP-05")
+async def test_the_same_id_in_runs_with_different_inputs_is_not_the_same_call(place, open_runtime):
+    """A server that gives each first call the id call_0, and a session of several messages."""
+    paid: list[str] = []
+
+    @tool
+    async def pay(to: str) -> str:
+        paid.append(to)
+        return f"paid {to} for the {len(paid)}. time"
+
+    runtime = await open_runtime(place, pay)
+    session, history = runtime.session("s"), []
+    for number, to in enumerate(["ann", "ann", "bob"], 1):
+        agent = agent_of(session, [call("call_0", "pay", to=to)])
+        result = await Runner.run(agent, [*history, {"role": "user", "content": "Again."}], run_config=QUIET)
+        history = result.to_input_list()
+        assert outputs(result)["call_0"] == f"paid {to} for the {number}. time"
+    # The same input is the same run, as one that is started again after a crash.
+    given = history[: -len(result.new_items)]
+    again = agent_of(session, [call("call_0", "pay", to="bob")])
+    assert outputs(await Runner.run(again, given, run_config=QUIET))["call_0"] == "paid bob for the 3. time"
+    assert paid == ["ann", "ann", "bob"]
+
+
+@pytest.mark.promise("ADP-05")
+async def test_a_state_that_was_stored_with_its_history_has_the_same_calls(file, open_runtime):
+    """Storing a state changes the form of the messages in it."""
+    till = Till()
+    runtime = await open_runtime(file, *till.tools)
+    session = runtime.session("s")
+    history: list[Any] = [
+        {"role": "user", "content": [{"type": "input_text", "text": "Hello."}]},
+        {"role": "assistant", "content": "Good day."},
+        {"role": "user", "content": "Pay Ann."},
+    ]
+    agent = agent_of(session, [call("call_0", "pay", to="ann")])
+    asked = await Runner.run(agent, history, run_config=QUIET)
+    [item] = asked.interruptions
+    state = await RunState.from_string(agent, asked.to_state().to_string())
+    [request] = await runtime.approvals()
+    await runtime.approve(request.key)
+    await settle(session, state)
+    done = await Runner.run(agent, state, run_config=QUIET)
+    assert (item.call_id, outputs(done)["call_0"], till.paid) == ("call_0", "paid ann", ["ann"])
+    assert await runtime.approvals() == []
 
 
 @pytest.mark.promise("ADP-03")

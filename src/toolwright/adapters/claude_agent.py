@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from toolwright.errors import KeyRefused, MissingRequirement, ToolDefinitionError
+from toolwright.errors import KeyRefused, MissingRequirement, ToolDefinitionError, ToolwrightError
 from toolwright.extras import how_to_install, missing_libraries
 from toolwright.log_fields import log_fields
 
@@ -75,11 +75,13 @@ def sdk_server(
         policy: more bounds for the calls of Claude: a call runs only where this policy and the session's let it.
         wait: seconds that a call waits for a decision in the inbox. After that Claude reads that it waits, and gets the
             outcome when it makes the same call again.
+
+    Raises:
+        ToolwrightError: it is no session, or one of `Runtime.open_blocking(...)`.
     """
-    from toolwright.adapters.session_loop import session_of
     from toolwright.mcp.tool_server import server
 
-    made = server(session_of(session), name=name, tools=tools, policy=policy, approvals="inbox", wait=wait)
+    made = server(_async_session(session), name=name, tools=tools, policy=policy, approvals="inbox", wait=wait)
     return {"type": "sdk", "name": name, "instance": cast("Any", made)}
 
 
@@ -104,6 +106,7 @@ def can_use_tool(
     """
     from toolwright.tools.call import ToolCall
 
+    session = _async_session(session)
     prefix, approving = f"mcp__{name}__", set[asyncio.Task[None]]()
 
     async def decide(tool: str, given: dict[str, Any], context: ToolPermissionContext) -> PermissionResult:
@@ -129,6 +132,19 @@ def can_use_tool(
         return answer
 
     return decide
+
+
+def _async_session(given: Session) -> Session:
+    """The session, if it lives on a loop that the agent can run on."""
+    from toolwright.adapters.session_loop import session_of
+    from toolwright.blocking import BlockingPortal
+
+    if isinstance(given, BlockingPortal):
+        raise ToolwrightError(
+            f"{given!r:.200} is a session for code that is not async, and the SDK is async; open the runtime "
+            "with `async with Runtime.open(...)`, on the loop of the agent"
+        )
+    return session_of(given)
 
 
 async def _approve(

@@ -7,6 +7,7 @@ not own running calls; the session does, under its policy.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -41,18 +42,19 @@ if TYPE_CHECKING:
     from toolwright.tools.outcome import ToolOutcome
     from toolwright.tools.tool import Tool
 
-Scope = str | Callable[[RunContextWrapper[Any]], str]
-"""The scope of the calls of a run, or a function that gives it."""
+Scope = str | Callable[[RunContextWrapper[Any]], str] | None
+"""The scope of the calls of a run, or a function that gives it; None takes it from the input of the run."""
 
 BY = "openai-agents"
 """Who decided, in the record of an approval that was given or refused in a run."""
 
 
-def function_tools(session: Session | BlockingSession, *, scope: Scope = "") -> list[FunctionTool]:
+def function_tools(session: Session | BlockingSession, *, scope: Scope = None) -> list[FunctionTool]:
     """The tools of a session as function tools of an agent: durable, in order, under the session's policy.
 
     The calls of one model answer are one batch of the session. A call is known by its id and the scope: a run that is
-    resumed from its state, or run again with the same calls, gets the recorded outcome, and no effect happens twice. A
+    resumed from its state, or run again with the same input and ids, gets the recorded outcome, and no effect happens
+    twice. A
     call that waits for a person interrupts the run. It is decided by `state.approve` and `state.reject`, with `settle`
     before the run is resumed, or in the session: then it is not asked about again. A call that waits for something else
     makes the run wait.
@@ -60,17 +62,20 @@ def function_tools(session: Session | BlockingSession, *, scope: Scope = "") -> 
     Args:
         session: the session of the conversation; for `Runner.run_sync`, one of `Runtime.open_blocking(...)`, or one of
             a loop in another thread.
-        scope: a namespace of call ids, for servers that give the same ids in each answer. It must be the same when a
-            run is resumed. Without it, ids must be unique in the session, as those of OpenAI are.
+        scope: a namespace of call ids. It must be the same when a run is resumed, and another one for each other run.
+            Without it, the input of the run is its scope, the history before it included: a run with the same input is
+            the same run. Give one where a session may get the same input twice, without the history in between, from a
+            server whose ids begin again in each run.
     """
     from toolwright.adapters.session_loop import SessionLoop, session_of
 
     own = session_of(session)
     answers, loop = AnswerBatches(own), SessionLoop(own._core.shared)
-    return [_function_tool(answers, loop, definition, scope) for definition in own.definitions()]
+    scopes = _Scopes(scope)
+    return [_function_tool(answers, loop, definition, scopes) for definition in own.definitions()]
 
 
-async def settle(session: Session | BlockingSession, state: RunState[Any, Any], *, scope: Scope = "") -> None:
+async def settle(session: Session | BlockingSession, state: RunState[Any, Any], *, scope: Scope = None) -> None:
     """Let the session and the interrupted state of a run know each other's decisions. Do this before it is resumed.
 
     A call that was rejected in the state is denied in the session: the SDK does not call its tool, and it would wait
@@ -87,7 +92,8 @@ async def _settle(session: Session, state: RunState[Any, Any], scope: Scope) -> 
     answers, context = AnswerBatches(session), state._context
     if context is None:
         return
-    where, ours = _scope(scope, context), {wire_name(each.name) for each in session.definitions()}
+    where = _input_scope(state._original_input) if scope is None else _Scopes(scope).of(context)
+    ours = {wire_name(each.name) for each in session.definitions()}
     for item in state.get_interruptions():
         name, call_id = item.tool_name or "", item.call_id or ""
         if name not in ours or not call_id:
@@ -211,11 +217,46 @@ def _completed(answer: ModelResponse) -> Any:
     return ResponseCompletedEvent.model_construct(response=response, sequence_number=0, type="response.completed")
 
 
-def _scope(scope: Scope, context: RunContextWrapper[Any]) -> str:
-    return scope if isinstance(scope, str) else scope(context)
+class _Scopes:
+    """The scope of each run."""
+
+    def __init__(self, given: Scope) -> None:
+        self._given = given
+        self._last: tuple[list[Any], str] = [], ""
+
+    def of(self, context: RunContextWrapper[Any]) -> str:
+        """The scope of the run that a call is made in."""
+        given = self._given
+        if given is not None:
+            return given if isinstance(given, str) else given(context)
+        # Each call has a list of its own, of the same items: the calls of a run share one digest.
+        items, (before, scope) = context.turn_input, self._last
+        if not scope or len(items) != len(before) or any(map(operator.is_not, items, before)):
+            scope = _input_scope(items)
+            self._last = list(items), scope
+        return scope
 
 
-def _function_tool(answers: AnswerBatches, loop: SessionLoop, definition: ToolDefinition, scope: Scope) -> FunctionTool:
+def _input_scope(given: str | list[Any]) -> str:
+    """A scope that is the same for the same input, also after its state was stored and read."""
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    written = jsonx.canonical([_plain_item(item) for item in to_jsonable_python(items, exclude_none=True)])
+    return f"input-{jsonx.digest(written)[:32]}"
+
+
+def _plain_item(item: Any) -> Any:
+    """An item of an input without what a stored state adds to it."""
+    if not isinstance(item, dict):
+        return item
+    content = item.get("content")
+    if item.get("role") == "assistant" and isinstance(content, str):
+        content = [{"type": "output_text", "text": content}]
+    return {key: value for key, value in item.items() if key not in ("status", "content")} | {"content": content}
+
+
+def _function_tool(
+    answers: AnswerBatches, loop: SessionLoop, definition: ToolDefinition, scopes: _Scopes
+) -> FunctionTool:
     name = definition.name
 
     async def needs_approval(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
@@ -223,7 +264,7 @@ def _function_tool(answers: AnswerBatches, loop: SessionLoop, definition: ToolDe
         if (await answers.session.would(call)).effect != "ask":
             return False
         # The request is in the inbox of the session, too. A call that was decided there is not asked about again.
-        where = _scope(scope, context)
+        where = scopes.of(context)
         outcome = await answers.run(call, where)
         return outcome.status == "pending" and await answers.approval(where, call_id) is not None
 
@@ -231,7 +272,7 @@ def _function_tool(answers: AnswerBatches, loop: SessionLoop, definition: ToolDe
         return await loop.run(lambda: needs_approval(context, arguments, call_id))
 
     async def invoke(context: AgentToolContext[Any], arguments: str) -> Any:
-        call_id, where = context.tool_call_id, _scope(scope, context)
+        call_id, where = context.tool_call_id, scopes.of(context)
         given = context.tool_call
         cut_off = "incomplete" if given is not None and given.status == "incomplete" else None
         call = ToolCall(name, arguments, call_id, cut_off=cut_off)

@@ -157,7 +157,7 @@ class Batch:
             raws.append(raw)
         self._names = names
         # The same calls give the same id. What follows the first part are objects of JSON: each says where it ends.
-        self.id = "batch_" + jsonx.digest(b"".join([jsonx.encode(names), *raws]))[:40]
+        self.id = "batch_" + jsonx.digest(b"".join([jsonx.encode_unchecked(names), *raws]))[:40]
         return calls
 
     def start(self, *, at_once: bool = False, was_left: bool = False) -> Batch:

@@ -292,8 +292,9 @@ class Recorder:
     def batch_started(self, batch: str, scope: str, calls: Iterable[tuple[str, str]], parent: str | None) -> None:
         """Tell that the calls of a batch, by their ids and names, are on their way. Their records are open."""
         channel = self.channel
-        if channel.pushes:
-            channel.publish(BatchStarted(channel.session, batch, self._clock.now(), tuple(calls), parent, scope))
+        event = BatchStarted(channel.session, batch, self._clock.now(), tuple(calls), parent, scope)
+        for push in channel.pushes:
+            push(event)
 
     def call_started(self, record: CallRecord) -> None:
         """Tell that a call starts; a call that never runs starts when it ends."""
@@ -329,7 +330,9 @@ class Recorder:
             for outcome in outcomes:
                 if outcome is not None:
                     statuses[outcome.status] = statuses.get(outcome.status, 0) + 1
-        channel.publish(BatchFinished(channel.session, batch, self._clock.now(), statuses, scope))
+        event = BatchFinished(channel.session, batch, self._clock.now(), statuses, scope)
+        for push in channel.pushes:
+            push(event)
 
 
 def _log_failed(record: CallRecord) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import socket
 from collections.abc import Callable
 from typing import Any
 
 import uvicorn
+from mcp.server import streamable_http
 from mcp.server.stdio import stdio_server
+from starlette.requests import ClientDisconnect
 
 from toolwright.errors import ToolwrightError
 from toolwright.mcp.tool_server import ToolServer
@@ -48,8 +51,14 @@ async def serve_http(
         app = server.streamable_http_app(streamable_http_path=PATH, host=host, **options)
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
         serving = uvicorn.Server(config)
+        streamable_http.logger.addFilter(_not_of_clients_that_left)
         started(f"http://{shown}:{listening.getsockname()[1]}{PATH}")
         await serving.serve(sockets=[listening])
+
+
+def _not_of_clients_that_left(record: logging.LogRecord) -> bool:
+    """False for a log line about a client that closed its connection before its request was whole."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], ClientDisconnect)
 
 
 def loopback_address(address: str) -> tuple[str, int]:

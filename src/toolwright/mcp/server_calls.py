@@ -84,8 +84,9 @@ class ServedCalls:
         except (MCPError, ValidationError):
             raise
         except ReplayMismatch as error:
-            said = f"The idempotency key was given with another call before: {error}"
-            raise MCPError(types.INVALID_PARAMS, said) from error
+            # Not how it differs: clients that share a session are not to read each other's arguments.
+            said = "The idempotency key was given with another call before: another tool, or other arguments; "
+            raise MCPError(types.INVALID_PARAMS, f"{said}give each call its own key") from error
         except NoSession as error:
             raise MCPError(types.INVALID_REQUEST, str(error)) from error
         except Exception as error:  # the edge: what went wrong here is for the log, and not for a client

@@ -1,9 +1,5 @@
 """One request of an MCP client, as a server of tools sees it. Owns what is known of the client: its revision, its
-abilities, its connection, and whether it still wants the answer.
-
-Some facts are read from attributes that the SDK has not made public: the connection of a request, and the channel to
-its client. Nothing else of the room does so.
-"""
+abilities, its connection, and whether it still wants the answer."""
 
 from __future__ import annotations
 
@@ -12,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import mcp_types as types
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.request_state import authenticated_principal
-from mcp.shared.direct_dispatcher import DIRECT_TRANSPORT_KIND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Struct
 
 from toolwright.ids import new_id
+from toolwright.mcp.sdk_internals import channel_of, connection_of, has_progress_function, is_in_process
 
 if TYPE_CHECKING:
-    from mcp.server.connection import Connection
     from mcp.server.context import ServerRequestContext
 
 TASKS = "io.modelcontextprotocol/tasks"
@@ -86,10 +81,7 @@ class ClientRequest:
     @property
     def wants_progress(self) -> bool:
         """True where the client gave a token for progress, or a function within this process."""
-        if "progress_token" in self.meta or "progressToken" in self.meta:
-            return True
-        channel = self.context.session._request_outbound
-        return getattr(getattr(channel, "_inner", channel), "_on_progress", None) is not None
+        return "progress_token" in self.meta or "progressToken" in self.meta or has_progress_function(self.context)
 
     @property
     def may_decide(self) -> bool:
@@ -138,10 +130,9 @@ class ClientRequest:
         A connection that is lost is no cancellation, except over HTTP at 2026-07-28: there it is the only way. Within
         one process, whoever waits for the request is cancelled itself.
         """
-        channel = self.context.session._request_outbound
-        if (self.modern and self.over_http) or channel.transport.kind == DIRECT_TRANSPORT_KIND:
+        if (self.modern and self.over_http) or is_in_process(self.context):
             return True
-        return channel.cancel_requested.is_set()
+        return channel_of(self.context).cancel_requested.is_set()
 
     def _connection_id(self) -> str | None:
         connection = connection_of(self.context)
@@ -158,8 +149,3 @@ class ClientRequest:
 def _one_line(name: str | None) -> str:
     """The name of a client as one visible line; clients choose their names."""
     return "".join(each if each.isprintable() else "\ufffd" for each in (name or "client")[:200])
-
-
-def connection_of(context: ServerRequestContext[Any, Any]) -> Connection:
-    """The connection of a request. At 2026-07-28 there is a new one for each request."""
-    return context.session._connection

@@ -68,6 +68,7 @@ class ServedSessions:
         self._store = store
         self._choose = _chooser(choose)
         self._runtime: Runtime | None = None
+        self._last: Session | None = None
         self._users = 0
         self._lock = asyncio.Lock()
         if isinstance(target, Runtime):
@@ -102,7 +103,7 @@ class ServedSessions:
         async with self._lock:
             self._users -= 1
             if self._users == 0 and isinstance(self._target, App) and self._runtime is not None:
-                runtime, self._runtime = self._runtime, None
+                runtime, self._runtime, self._last = self._runtime, None, None
                 await runtime.close()
 
     def session_of(self, request: ClientRequest) -> Session:
@@ -115,10 +116,15 @@ class ServedSessions:
             return self._target
         choose = self._choose
         if isinstance(choose, str):
-            return self.runtime.session(choose)
-        if choose is per_principal and get_access_token() is None:  # Most servers check no tokens.
-            return self.runtime.session(SHARED)
-        return self.runtime.session(choose(request.client))
+            id = choose
+        elif choose is per_principal and get_access_token() is None:  # Most servers check no tokens.
+            id = SHARED
+        else:
+            id = choose(request.client)
+        # Most requests are for the same session as the one before.
+        if self._last is None or self._last.id != id:
+            self._last = self.runtime.session(id)
+        return self._last
 
     @property
     def any_session(self) -> Session | None:

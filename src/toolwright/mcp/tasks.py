@@ -74,7 +74,8 @@ class ServedTasks:
         Raises:
             MCPError: it is such a tool.
         """
-        if not request.takes_tasks and any(fnmatchcase(tool.name, pattern) for pattern in self._required):
+        required = self._required
+        if required and not request.takes_tasks and any(fnmatchcase(tool.name, pattern) for pattern in required):
             _refuse_without_tasks()
 
     async def start(

@@ -31,8 +31,9 @@ from toolwright.app import App
 from toolwright.argument_checks import require_seconds
 from toolwright.calls.policy import Policy
 from toolwright.errors import ToolwrightError
+from toolwright.mcp.sdk_internals import connection_of
 from toolwright.mcp.server_calls import ServedCalls
-from toolwright.mcp.server_request import TASKS, ClientRequest, connection_of
+from toolwright.mcp.server_request import TASKS, ClientRequest
 from toolwright.mcp.server_resources import Prompt, Resource, ServedResources
 from toolwright.mcp.server_sessions import ChooseSession, ServedSessions
 from toolwright.mcp.server_tools import OfferedTools

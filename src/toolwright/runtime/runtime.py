@@ -581,7 +581,7 @@ async def _start(runtime: Runtime, parts: Parts, options: OpenOptions) -> None:
     if parts.app.telemetry is not None:
         parts.closing.append(parts.app.telemetry.opened(lambda: _state_of(runtime.worker)))
     if options.get("recover"):
-        await runtime.recover()
+        parts.late_recovery.watch(await runtime.recover(), lambda session, scope: runtime.recover(session, scope=scope))
     parts.background.open()
 
 
@@ -609,6 +609,7 @@ async def _close(parts: Parts) -> None:
 
 
 async def _stop(parts: Parts) -> None:
+    parts.late_recovery.close()
     await parts.background.close()
     await parts.turns.close()
     if parts.storage.journal is not None:

@@ -26,6 +26,7 @@ from toolwright.event_file import EventFile
 from toolwright.runtime.agents import Agents
 from toolwright.runtime.capabilities import Arranged, LateCapabilities
 from toolwright.runtime.event_log import MOST, MemoryEventLog
+from toolwright.runtime.late_recovery import LateRecovery
 from toolwright.runtime.lifespan import LifespanTask
 from toolwright.runtime.remote_tools import RemoteConnections
 from toolwright.runtime.stores import Storage
@@ -60,6 +61,7 @@ class Parts:
     turns: Turns
     agents: Agents
     remote: RemoteConnections
+    late_recovery: LateRecovery
     inbox: Inbox
     archives: Archives
     event_log: EventLogStore
@@ -157,6 +159,7 @@ def wire(
         turns=turns,
         agents=agents,
         remote=remote,
+        late_recovery=LateRecovery(shared.tools),
         inbox=inbox,
         archives=Archives(shared, sessions, in_memory),
         event_log=(

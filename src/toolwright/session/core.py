@@ -258,10 +258,11 @@ class SessionCore:
         lifetime = self.shared.lifetime
         if lifetime.closed or asyncio._get_running_loop() is not lifetime.loop:
             lifetime.require_open()
-        if scope != "" and (not isinstance(scope, str) or encodable(scope) != scope):
-            raise ToolwrightError(f"The scope {scope!r:.200} is not usable; use text")
-        if parent is None and scope.startswith((RUN_SCOPE, TURN_SCOPE)):
-            raise ToolwrightError(f"The scope {scope!r:.200} is that of a background run or a turn; use another")
+        if scope != "":
+            if not isinstance(scope, str) or encodable(scope) != scope:
+                raise ToolwrightError(f"The scope {scope!r:.200} is not usable; use text")
+            if parent is None and scope.startswith((RUN_SCOPE, TURN_SCOPE)):
+                raise ToolwrightError(f"The scope {scope!r:.200} is that of a background run or a turn; use another")
         return self._make_batch(calls, scope, changes, parent, under)
 
     def start_turn_batch(self, calls: Calls, scope: str, *, was_left: bool = False) -> Batch:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from toolwright.errors import ConversionError
 from toolwright.ids import new_id
-from toolwright.jsonx import encode
+from toolwright.jsonx import decode, encode
 from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import Hints, Kind, ToolDefinition
 from toolwright.tools.outcome import Failure, ToolOutcome
@@ -148,7 +148,8 @@ def write_result(
         )
     result: dict[str, Any] = {"content": write_content(outcome), "isError": is_error(outcome)}
     if outcome.ok:
-        value = outcome.value
+        # Read for this result: an outcome that is recorded does not grow by it, and nobody else has the value.
+        value = decode(outcome.payload)
         if isinstance(value, dict) or (any_json and (has_schema or (value is not None and not isinstance(value, str)))):
             result["structuredContent"] = value
     return result
@@ -279,7 +280,7 @@ def _listed_schema(tool: ToolDefinition, any_json: bool) -> dict[str, Any] | Non
 
 
 def _takes_any_json(version: str) -> bool:
-    if not isinstance(version, str) or _DATED.fullmatch(version) is None:
+    if version not in (VERSION, ANY_JSON) and (not isinstance(version, str) or _DATED.fullmatch(version) is None):
         raise ConversionError(f"The protocol version {version!r:.100} is not one; use a date such as {VERSION!r}")
     return version >= ANY_JSON
 

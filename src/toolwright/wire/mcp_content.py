@@ -16,8 +16,9 @@ _FILES = "attachment:///"
 def write_content(outcome: ToolOutcome) -> list[dict[str, Any]]:
     """The text for the model, then the images, then the attachments: sounds, and others as embedded resources."""
     blocks: list[dict[str, Any]] = []
-    if outcome.text or not (outcome.images or outcome.attachments):
-        blocks.append({"type": "text", "text": outcome.text})
+    text = outcome.text
+    if text or not (outcome.images or outcome.attachments):
+        blocks.append({"type": "text", "text": text})
     for image in outcome.images:
         require_content(image)
         if image.hash is None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import toolwright.mcp.connection  # noqa: F401 - it takes a second, which tests that watch the loop would see
 from tests.support import fail_after
 from toolwright import App, Runtime
 from toolwright.mcp import McpServer

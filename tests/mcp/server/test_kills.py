@@ -16,13 +16,14 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from mcp import Client
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
 
 from tests.mcp.server.conftest import MODES
 from tests.support import fail_after
 from toolwright.mcp.server_request import TASKS
 
-KILLS = 16
+KILLS, KILLS_OVER_STDIO = 14, 2
 """At each revision."""
 CALLS, BUILDS = 5, 2
 KEY = "dev.toolwright/idempotency-key"
@@ -106,12 +107,13 @@ class Work:
         for number in range(BUILDS):
             self.asked[f"build {round}.{number}"] = ("build", {"name": f"part {round}.{number}"})
 
-    async def do(self, url: str, *, last: bool = False) -> None:
-        """Ask for the outcome of each call that is not known yet, all at once; a server may die meanwhile."""
+    async def do(self, server: Any, *, last: bool = False) -> None:
+        """Ask for the outcome of each call that is not known yet, all at once; the server, which is an address or a
+        transport, may die meanwhile. The last one is asked for every outcome, which must be the one that was told."""
         mode = MODES["2026-07-28" if self.modern else "2025-11-25"]
         try:
-            async with Client(url, mode=mode) as client:
-                open_keys = [key for key in self.asked if key not in self.told]
+            async with Client(server, mode=mode) as client:
+                open_keys = [key for key in self.asked if last or key not in self.told]
                 await asyncio.gather(*(self._one(client, key) for key in open_keys), return_exceptions=not last)
         except Exception:  # the transport's, of whichever kind: the server was killed
             if last:
@@ -159,13 +161,36 @@ async def test_a_killed_server_repeats_no_effect_and_loses_no_outcome(
             servers.kill()
             seen.cancel()
             await doing
-    before = dict(work.told)
     async with fail_after(60):
         await work.do(await servers.start(), last=True)
-    assert work.told.keys() == work.asked.keys()
-    assert before.items() <= work.told.items()
+    check(work, tmp_path)
 
-    effects = Counter((tmp_path / "effects.txt").read_text().splitlines())
+
+@pytest.mark.promise("MCP-06")
+async def test_a_server_over_stdio_that_is_killed_repeats_no_effect_and_loses_no_outcome(
+    tmp_path: Path, revision: str
+) -> None:
+    rng, work = random.Random(f"stdio {revision}"), Work(revision)
+    program = Path(__file__).with_name("killed_app.py")
+    served = ["-m", "toolwright.cli", "mcp", "serve", "--app", f"{program}:app", "--db", str(tmp_path / "mcp.db")]
+    environment = {**os.environ, "FOLDER": str(tmp_path), "PYTHONWARNINGS": ""}
+    started = StdioServerParameters(command=sys.executable, args=served, env=environment, cwd=tmp_path)
+    with (tmp_path / "stderr.txt").open("a") as log:
+        for round in range(KILLS_OVER_STDIO + 1):
+            last = round == KILLS_OVER_STDIO
+            if not last:
+                work.add(round)
+            (tmp_path / "kill-after").write_text("0" if last else str(rng.randrange(1, CALLS + 4 * BUILDS)))
+            async with fail_after(120):
+                await work.do(stdio_client(started, errlog=log), last=last)
+    assert len((tmp_path / "kills.txt").read_text().splitlines()) == KILLS_OVER_STDIO
+    check(work, tmp_path)
+
+
+def check(work: Work, folder: Path) -> None:
+    """Every call has an outcome, and no effect happened twice."""
+    assert work.told.keys() == work.asked.keys()
+    effects = Counter((folder / "effects.txt").read_text().splitlines())
     assert max(effects.values()) == 1, [line for line, count in effects.items() if count > 1]
     for key, (name, arguments) in work.asked.items():
         failed, text = work.told[key]

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import httpx
 import pytest
 from mcp import Client
 
-from tests.mcp.server.conftest import APP, MODES, http_server
+from tests.mcp.server.conftest import APP, MODES, command, http_server
 from tests.support import fail_after
 from toolwright import App, ToolwrightError, tool
 from toolwright.cli.app import app as command_line
@@ -134,3 +136,39 @@ async def test_a_server_can_be_asked_by_many_at_once(mode: str) -> None:
     async with fail_after(30), Client(server(App(tools=[double])), mode=mode) as client:
         results = await asyncio.gather(*(client.call_tool("double", {"number": n}) for n in range(200)))
     assert [text_of(result) for result in results] == [str(2 * n) for n in range(200)]
+
+
+async def test_a_client_that_leaves_in_the_middle_of_a_request_is_no_error(tmp_path: Path) -> None:
+    with http_server(tmp_path, "--only", "add") as (url, program):
+        host, port = url.removeprefix("http://").removesuffix("/mcp").split(":")
+        async with fail_after(30):
+            for _ in range(3):
+                _, writer = await asyncio.open_connection(host, int(port))
+                writer.write(f"POST /mcp HTTP/1.1\r\nHost: {host}:{port}\r\n".encode())
+                writer.write(b"Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n")
+                writer.write(b"Content-Length: 100\r\n\r\n{")
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+            async with Client(url, mode="legacy") as client:
+                assert [each.name for each in (await client.list_tools()).tools] == ["add"]
+        program.terminate()
+        assert program.stderr is not None
+        assert "Traceback" not in program.stderr.read()
+
+
+def test_the_command_warns_of_names_of_no_tool(tmp_path: Path) -> None:
+    arguments, environment = command(tmp_path, "--only", "add", "--ask-about", "chrage", "--ask-about", "charge")
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env=environment,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert [line for line in done.stderr.splitlines() if "Warning" in line] == [
+        "Warning: --ask-about 'chrage' names no tool that is here; see: toolwright tools"
+    ]

@@ -18,6 +18,7 @@ from toolwright.calls.active_call import ActiveCall, identity
 from toolwright.calls.finalise.after_hooks import project, project_now, run_after_hooks
 from toolwright.calls.finalise.output_check import (
     check_output,
+    fits,
     has_many_lines,
     is_plain,
     output_too_long,
@@ -69,13 +70,9 @@ def settle(call: ActiveCall, result: Any) -> ToolOutcome | None:
     if call.env.redactor is not None:
         return _settle_redacted(call, result, call.env.redactor)
     tool, context = call.tool, call.owner.context
-    if (
-        not special
-        and not context.hooked
-        and tool is not None
-        and (tool.check_output is None or kind is tool.output_type)
-    ):
-        # What most tools give, by the shortest way: the same as below, for a value that needs nothing but encoding.
+    if not special and not context.hooked and tool is not None:
+        # What most tools give, by the shortest way: the same as below, for a value that needs nothing but encoding and
+        # a look at its schema.
         try:
             if payload is None:
                 payload = _encode_unchecked(result)
@@ -87,8 +84,12 @@ def settle(call: ActiveCall, result: Any) -> ToolOutcome | None:
         except BaseException as error:  # a value may have code of its own for its JSON form
             result = unserialisable(result, error)
         else:
-            if size >= SHORTEST and MARK in payload:  # an image, perhaps, goes beside the value
+            checked = tool.check_output is not None and kind is not tool.output_type
+            # An image, perhaps, goes beside the value; the text of a decision may be longer than the value.
+            if (size >= SHORTEST and MARK in payload) or (checked and call.decision is not None):
                 return _settle_outcome(call, result, _outcome(call, result))
+            if checked and not fits(payload, tool):
+                return None
             outcome = ToolOutcome(call.call_id, call.name, "success", payload, call.attempt, call.decided_by)
             return outcome if call.decision is None else replace(outcome, decision=call.decision)
     return _settle_outcome(call, result, _outcome(call, result))

@@ -28,7 +28,7 @@ def is_plain(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> bool:
     if outcome.status == "success" and tool is not None:
         payload = outcome.payload
         return (
-            (outcome.replayed or _fits(payload, tool))
+            (outcome.replayed or fits(payload, tool))
             and len(payload) <= policy.plain_bytes
             and (
                 not has_many_lines(payload, policy)
@@ -48,7 +48,7 @@ def has_many_lines(payload: bytes, policy: Policy) -> bool:
     return payload[0] == QUOTE and payload.count(b"\\n") >= policy.max_lines
 
 
-def _fits(payload: bytes, tool: Tool) -> bool:
+def fits(payload: bytes, tool: Tool) -> bool:
     """True when a short value fits the tool's output schema; for one that does not, `check_output` says why."""
     if tool.check_output is None:
         return True

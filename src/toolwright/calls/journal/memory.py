@@ -24,20 +24,21 @@ class MemoryJournal:
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
-        self._scopes: dict[str, dict[str, Remembered]] = {}
+        # By scope and id. Where each call has a scope of its own, a dict for each scope would be one for each call.
+        self._calls: dict[tuple[str, str], Remembered] = {}
 
     def admit(self, calls: Sequence[ActiveCall]) -> Coroutine[Any, Any, None] | None:
-        remembered = self._scopes.setdefault(calls[0].owner.scope, {})
+        scope, remembered = calls[0].owner.scope, self._calls
         lacked_connection: list[ActiveCall] = []
         try:
             for call in calls:
                 if not call.named or call.repeated:
                     continue
-                call_id, tool = call.call_id, call.tool
-                known = remembered.get(call_id)
+                key, tool = (scope, call.call_id), call.tool
+                known = remembered.get(key)
                 if known is None:
                     tool_id = "" if tool is None else tool.definition.id
-                    call.remembered = remembered[call_id] = Remembered(tool_id, call.raw, call)
+                    call.remembered = remembered[key] = Remembered(tool_id, call.raw, call)
                 elif self._replay(call, known):
                     lacked_connection.append(call)
         except ReplayMismatch:
@@ -70,7 +71,7 @@ class MemoryJournal:
             provider = None if call.outcome is None else call.outcome.provider
             if provider is None or call.concluded or await call.env.connected_since(provider) is None:
                 continue
-            known = self._scopes[call.owner.scope][call.call_id]
+            known = self._calls[call.owner.scope, call.call_id]
             before = known.end
             call.outcome = None
             if isinstance(before, ActiveCall) or before.status != "connection_required":
@@ -84,7 +85,7 @@ class MemoryJournal:
             if call.past is not None and call.past.before is not None:
                 call.remembered.end = call.past.before
             else:
-                del self._scopes[call.owner.scope][call.call_id]
+                del self._calls[call.owner.scope, call.call_id]
             call.remembered = None
         if call.shares is not None:
             call.shares.sharers = tuple(other for other in call.shares.sharers if other is not call)
@@ -123,7 +124,7 @@ class MemoryJournal:
         self._store.enter(key)
 
     def forget_finished(self) -> None:
-        self._scopes.clear()
+        self._calls.clear()
 
     def close(self) -> None:
         pass  # Nothing outlives the process.

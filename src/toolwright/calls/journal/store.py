@@ -165,7 +165,9 @@ class StoreJournal:
             if entry.outcome is not None:
                 call.outcome = replace(entry.outcome, replayed=True)
                 _link(call, entry)
-            # Else it is unfinished: a process that can run it decides how it continues.
+            elif entry.started_at is not None and call.outcome is not None:
+                # It is unfinished: a process that can run it decides how it continues.
+                call.outcome = _in_doubt(call.outcome)
 
     def _run_elsewhere(self, entries: list[Entry | None]) -> bool:
         """True when another process runs one of the calls."""
@@ -453,3 +455,12 @@ class _Unreleased:
             self._timer = None
         for key in list(self._keys):
             self.add(key)
+
+
+def _in_doubt(outcome: ToolOutcome) -> ToolOutcome:
+    """The refusal of a call that began in an earlier process: what that did is not known here."""
+    failure = outcome.failure
+    if failure is not None:
+        said = f"{failure.message}. The call began before a crash, and may have run"
+        failure = replace(failure, message=said)
+    return replace(outcome, failure=failure, may_have_run=True)

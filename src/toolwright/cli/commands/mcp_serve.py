@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +20,7 @@ from toolwright.cli.input import options
 from toolwright.cli.input.apps import load_app
 from toolwright.cli.input.stores import named_store
 from toolwright.extras import how_to_install, missing_libraries
-from toolwright.runtime.runtime import tokens_of
+from toolwright.runtime.runtime import Runtime, tokens_of
 from toolwright.stores.opening import MEMORY
 
 if TYPE_CHECKING:
@@ -148,6 +150,7 @@ async def _serve(
         loopback_address(http)
     runtime = await open_served(app, store)
     try:
+        _warn_of_unknown(runtime, {"--only": only or (), "--ask-about": _asked_about(bounds)})
         more: dict[str, Any] = {}
         choose: str | ChooseSession | None = mcp.per_connection if per_connection else session
         if http is not None and token_hosts is not None:
@@ -180,3 +183,16 @@ async def _serve(
             serving.result()
     finally:
         await runtime.close()
+
+
+def _asked_about(bounds: Policy | None) -> list[str]:
+    return [] if bounds is None else [pattern for rule in bounds.rules for pattern in rule.tools]
+
+
+def _warn_of_unknown(runtime: Runtime, given: dict[str, Sequence[str]]) -> None:
+    """Tell of names that no tool has: one that is written wrongly would bound nothing. Tools may still come later."""
+    names = [name for each in runtime.tools.definitions() for name in (each.name, each.id)]
+    for option, patterns in given.items():
+        for pattern in patterns:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                echo(f"Warning: {option} {pattern!r} names no tool that is here; see: toolwright tools", err=True)
