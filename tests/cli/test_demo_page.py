@@ -21,7 +21,7 @@ def test_the_demo_with_its_page_prints_a_link_and_has_an_approval_that_waits(tmp
         assert demo.stdout is not None
         try:
             link = next(found.group() for line in demo.stdout if (found := re.search(r"http://\S+", line)))
-            with httpx.Client(transport=httpx.HTTPTransport(retries=5), timeout=60) as browser:
+            with httpx.Client(timeout=60) as browser:
                 logged_in = browser.get(link)
                 again = httpx.get(link, timeout=60)
                 page = browser.get(link.partition("/login")[0])
