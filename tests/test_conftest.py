@@ -67,7 +67,7 @@ def test_a_leaked_child_process_fails_the_test_that_leaked_it_and_is_killed(run)
             kept = subprocess.Popen([sys.executable, "-c", "input()", "left-behind"], stdin=subprocess.PIPE)
 
         def test_after():
-            assert kept.wait(5) is not None
+            assert kept.wait(60) is not None
             kept.stdin.close()
     """)
     result.assert_outcomes(passed=2, errors=1)

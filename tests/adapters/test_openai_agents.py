@@ -523,7 +523,7 @@ def test_an_agent_without_async_has_a_session_of_a_blocking_runtime():
 
         def run(given: Any) -> Any:
             # The runner has no bound of its own, and a lost wake-up would be a wait without an end.
-            return asyncio.run(asyncio.wait_for(Runner.run(agent, given, run_config=QUIET), 20))
+            return asyncio.run(asyncio.wait_for(Runner.run(agent, given, run_config=QUIET), 60))
 
         state = run("pay").to_state()
         (asked,) = session.approvals()

@@ -604,12 +604,12 @@ def test_an_agent_without_async_has_a_session_of_a_blocking_runtime():
         recorded = RecordedModel(model, session, "run 1")
         agent = Agent(recorded, toolsets=[toolset], output_type=[str, DeferredToolRequests])
         # As agent.run_sync does, which leaves its loop open.
-        asked = asyncio.run(asyncio.wait_for(agent.run("pay"), 20))
+        asked = asyncio.run(asyncio.wait_for(agent.run("pay"), 60))
         assert isinstance(asked.output, DeferredToolRequests)
         results = asyncio.run(toolset.settle(DeferredToolResults(approvals={"c2": True, "c3": ToolDenied("no")})))
         assert [each.call_id for each in session.approvals()] == ["c2"]
         again = agent.run(message_history=asked.all_messages(), deferred_tool_results=results)
-        done = asyncio.run(asyncio.wait_for(again, 20))
+        done = asyncio.run(asyncio.wait_for(again, 60))
         assert done.output == "done"
         assert len(session.kv.list("pydantic_ai/")) == 2
         asyncio.run(recorded.forget())
@@ -630,7 +630,7 @@ async def test_a_session_whose_loop_does_not_run_is_told():
         try:
             toolset = ToolwrightToolset[None](loop.run_until_complete(make()))
             with pytest.raises(RuntimeClosed, match="does not run"):
-                asyncio.run(asyncio.wait_for(Agent(scripted(), toolsets=[toolset]).run("go"), 20))
+                asyncio.run(asyncio.wait_for(Agent(scripted(), toolsets=[toolset]).run("go"), 60))
             loop.run_until_complete(runtime.close())
         finally:
             loop.close()

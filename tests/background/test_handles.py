@@ -473,7 +473,7 @@ def test_a_blocking_runtime_has_the_same_handles(tmp_path: Path):
         session = runtime.session("s")
         run = session.spawn("work", {"text": "a"})
         run.signal("go", "b")
-        assert run.wait(timeout=10).value == "ab"
+        assert run.wait(timeout=60).value == "ab"
         assert run.status == "completed"
         types = [event.type for event in run.follow()]
         assert (types[0], types[-1]) == ("queued", "completed")
@@ -482,7 +482,7 @@ def test_a_blocking_runtime_has_the_same_handles(tmp_path: Path):
         assert session.run(run.id).record.title == "Background work"
         held = session.spawn("work", {"text": "c"})
         assert held.cancel("enough")
-        assert held.wait(timeout=10).status == "cancelled"
+        assert held.wait(timeout=60).status == "cancelled"
         assert held.children() == []
         following = iter(session.spawn("work", {"text": "d"}).follow())
         assert next(following).type == "queued"

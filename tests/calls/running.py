@@ -8,7 +8,7 @@ import pytest
 
 from toolwright import Session, ToolCall
 
-PATIENCE = 10.0  # seconds of real time, for a batch that never ends
+PATIENCE = 60.0  # seconds of real time, for a batch that never ends
 
 scopes = count()
 

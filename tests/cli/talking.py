@@ -151,7 +151,7 @@ class Terminal:
             self._take(piece)
             if not readable and self.process.poll() is not None:
                 break
-        return self.process.wait(timeout=5)
+        return self.process.wait(timeout=60)
 
     def close(self) -> None:
         self.process.kill()

@@ -93,11 +93,13 @@ def test_a_page_that_is_followed_from_the_top_works(page: Path, tmp_path: Path):
 @pytest.mark.parametrize("block", DATA, ids=str)
 def test_a_block_of_data_can_be_read(block: Block):
     if block.language == "toml":
-        tomllib.loads(block.code)
+        assert tomllib.loads(block.code)
     elif block.language == "json":
-        json.loads(block.code)
+        assert json.loads(block.code) is not None
     else:
-        configparser.ConfigParser().read_string(block.code)
+        parser = configparser.ConfigParser()
+        parser.read_string(block.code)
+        assert parser.sections()
 
 
 @pytest.mark.parametrize("block", SHELL, ids=str)

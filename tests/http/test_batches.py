@@ -227,6 +227,38 @@ async def test_calls_are_listed_page_by_page_and_by_filters(place: Any) -> None:
         assert (len(rest["items"]), rest["next"]) == (1, None)
 
 
+@pytest.mark.promise("HTTP-01")
+async def test_calls_are_found_by_the_state_they_are_in(tmp_path: Path) -> None:
+    running = asyncio.Event()
+
+    @tool(readonly=True)
+    async def hang() -> None:
+        running.set()
+        await asyncio.Event().wait()
+
+    store, headers = tmp_path / "agent.db", {"Prefer": "respond-async"}
+    async with opened([*TOOLS, hang], store) as client, fail_after(20):
+        calls: list[Any] = [{"id": f"h{number}", "name": "hang"} for number in range(3)]
+        calls.append({"id": "l", "name": "launch", "arguments": {"where": "x"}})
+        await client.post("/v1/sessions/s/batches", json={"calls": calls}, headers=headers)
+        await running.wait()
+        while not (await client.get("/v1/calls?status=waiting")).json()["items"]:
+            pass  # each look waits for the store
+        assert [one async for one in pages(client, "/v1/calls?status=waiting&limit=1")] == ["l"]
+        assert sorted([one async for one in pages(client, "/v1/calls?status=running&limit=9")]) == ["h0", "h1", "h2"]
+        (session,) = (await client.get("/v1/sessions")).json()["items"]
+        assert (session["calls"], session["unfinished"]) == (4, 4)
+
+
+@pytest.mark.promise("HTTP-01")
+async def test_a_session_that_only_has_calls_is_listed(place: Any) -> None:
+    async with opened(TOOLS, place) as client:
+        await client.post("/v1/sessions/s/batches", json={"calls": [{"name": "refuse"}]})
+        (session,) = (await client.get("/v1/sessions")).json()["items"]
+        assert (session["id"], session["calls"], session["unfinished"]) == ("s", 1, 0)
+        assert (await client.get("/v1/sessions/s")).json() == session
+
+
 @pytest.mark.promise("HTTP-03")
 async def test_lists_show_a_restricted_caller_only_its_sessions(tmp_path: Path) -> None:
     store = tmp_path / "agent.db"

@@ -482,7 +482,10 @@ async def test_a_client_that_does_not_take_its_answer_is_given_up() -> None:
         async def receive() -> Any:
             return {"type": "http.request", "body": b"", "more_body": False}
 
+        sent: list[str] = []
+
         async def never(message: Any) -> None:
+            sent.append(message["type"])
             await asyncio.Event().wait()
 
         scope = {
@@ -499,6 +502,7 @@ async def test_a_client_that_does_not_take_its_answer_is_given_up() -> None:
         }
         async with fail_after(10):
             await service(scope, receive, never)
+        assert sent == ["http.response.start"]
 
 
 def test_httpx_sends_what_these_tests_ask_for() -> None:

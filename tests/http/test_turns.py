@@ -117,6 +117,28 @@ async def test_a_turn_that_waits_for_a_person_says_for_what(place: Any) -> None:
 
 
 @pytest.mark.promise("HTTP-01")
+async def test_an_id_of_any_characters_is_found_by_its_location() -> None:
+    async with opened(app=agent(*["Hi."] * 4)) as client:
+        for id in ("a/b", "☀\r\nX-Evil: 1", "?x#y", "%2F"):
+            answer = await client.post("/v1/sessions/s%2F1/turns", json={"message": "?", "id": id})
+            assert answer.status_code == 200
+            assert (await client.http.get(answer.headers["location"])).json()["turn"]["id"] == id
+        listed = (await client.get("/v1/sessions/s%2F1/turns")).json()["items"]
+        assert [one["session"] for one in listed] == ["s/1"] * 4
+
+
+@pytest.mark.promise("HTTP-01")
+async def test_turns_are_listed_page_by_page(place: Any) -> None:
+    async with opened(store=place, app=agent(*["Hi."] * 5)) as client:
+        for number in range(5):
+            await client.post("/v1/sessions/s/turns", json={"message": f"m{number}"})
+        first = (await client.get("/v1/sessions/s/turns?limit=2")).json()
+        rest = (await client.get(f"/v1/sessions/s/turns?limit=3&cursor={first['next']}")).json()
+        found = [one["message"] for one in (*first["items"], *rest["items"])]
+        assert (found, rest["next"]) == (["m4", "m3", "m2", "m1", "m0"], None)
+
+
+@pytest.mark.promise("HTTP-01")
 async def test_a_turn_is_cancelled() -> None:
     async def answer(request: Any) -> ModelAnswer:
         await asyncio.Event().wait()

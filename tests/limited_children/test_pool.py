@@ -205,7 +205,7 @@ async def test_a_child_dies_with_its_parent(tmp_path: Path):
 
 def gone(number: int) -> None:
     """Wait until a process has ended, and fail if it does not."""
-    pause, deadline = threading.Event(), time.monotonic() + 5
+    pause, deadline = threading.Event(), time.monotonic() + 60
     while number in (table := process_table()) and "(ended" not in table[number][1]:
         assert time.monotonic() < deadline, f"process {number} is still there: {table[number][1]}"
         pause.wait(0.01)

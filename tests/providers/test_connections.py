@@ -66,7 +66,7 @@ def test_each_event_loop_has_connections_of_its_own():
 
 async def test_the_loop_turns_while_a_library_is_imported_and_a_client_made(loop_watch, dialect, server):
     server.will(dialect.reply(ModelAnswer(text="Hi")))
-    await dialect.model(server).complete(HELLO)
+    assert (await dialect.model(server).complete(HELLO)).text == "Hi"
 
 
 async def test_a_client_of_the_library_may_be_given(server):

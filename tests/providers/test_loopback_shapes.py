@@ -38,7 +38,9 @@ SAID = [
     ids=["chat", "responses", "messages"],
 )
 def test_every_event_and_response_is_one_of_the_library(dialect, event, response, said):
-    for each in EventReader().feed(dialect.stream(said)):
+    events = list(EventReader().feed(dialect.stream(said)))
+    assert events
+    for each in events:
         if each.data != b"[DONE]" and each.name != "ping":
             TypeAdapter(event).validate_python(json.loads(each.data))
     TypeAdapter(response).validate_python(dialect.response(said))

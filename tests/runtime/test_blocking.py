@@ -121,7 +121,7 @@ def test_a_started_batch_can_be_cancelled_and_waited_for():
 
     with Runtime.open_blocking(tools=[hangs]) as runtime:
         batch = runtime.session("s").start_batch([ToolCall(name="hangs")])
-        assert started.wait(5)
+        assert started.wait(60)
         assert not batch.done
         batch.cancel("enough")
         (outcome,) = batch.wait()
@@ -141,7 +141,7 @@ def test_closing_stops_what_other_threads_wait_for():
     runtime = Runtime.open_blocking(tools=[hangs])
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(runtime.session("s").call, "hangs")
-        assert started.wait(5)
+        assert started.wait(60)
         runtime.close()
         outcome = waiting.result(5)
     assert (outcome.status, outcome.may_have_run) == ("cancelled", True)
@@ -153,7 +153,7 @@ def test_threads_share_a_blocking_runtime():
 
     @tool(parallel=True)
     def meets(number: int) -> int:
-        meeting.wait(5)
+        meeting.wait(60)
         return number
 
     with Runtime.open_blocking(tools=[meets]) as runtime, ThreadPoolExecutor(4) as pool:
@@ -307,7 +307,7 @@ def test_an_interrupt_of_the_caller_stops_the_calls_it_waits_for():
         session = runtime.session("s")
         with pytest.raises(KeyboardInterrupt):
             session.call("hangs")
-        assert ended.wait(5)
+        assert ended.wait(60)
         (record,) = runtime.log.query(tool="hangs")
     assert record.status == "cancelled"
 
@@ -325,7 +325,7 @@ def test_a_tool_that_does_not_stop_does_not_keep_the_program_from_closing():
     runtime = Runtime.open_blocking(tools=[stuck])
     try:
         assert runtime.session("s").call("stuck").failure.code == "timeout"
-        assert started.wait(5)
+        assert started.wait(60)
         runtime.close()
         assert loop_threads() == []
     finally:

@@ -180,11 +180,15 @@ async def test_a_lifespan_may_use_a_task_group_whichever_tasks_open_and_close_th
             ticking = group.create_task(tick())
             yield "ready"
             ticking.cancel()
+        ended.append("the group")
 
+    ended: list[str] = []
     async with fail_after(5):
         runtime = await asyncio.create_task(_opened(App(lifespan=lifespan)))
         await ticked.wait()
+        assert ended == []
         await asyncio.create_task(runtime.close())
+    assert ended == ["the group"]
 
 
 async def _opened(app: App) -> Runtime:

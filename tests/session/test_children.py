@@ -140,6 +140,7 @@ async def test_a_child_session_that_runs_is_stopped_with_the_runtime(place):
         await began.wait()
         await runtime.close()
         await batch.settled()
+    assert batch.done
 
 
 class Parrot:

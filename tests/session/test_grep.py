@@ -176,7 +176,7 @@ async def test_a_search_that_is_cancelled_leaves_nothing_behind(place, open_runt
     began = time.monotonic()
     with pytest.raises(asyncio.CancelledError):
         await search
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.promise("SES-02")

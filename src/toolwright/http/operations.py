@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeAlias
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -128,6 +129,11 @@ class ServiceRequest(Generic[Body, Query]):
         """
         if not self.sees(session):
             raise otherwise
+
+    def link(self, *parts: str) -> str:
+        """The path of something of the API, for a header: each part is encoded, whatever it has in it."""
+        root: str = self.raw.scope.get("root_path", "")
+        return "/".join([quote(root), "v1", *(quote(part, safe="") for part in parts)])
 
     def accepts(self, media_type: str) -> bool:
         """True when the client asks for a media type by its name."""

@@ -34,6 +34,14 @@ class MemoryCallHistory:
         batches.sort(key=lambda one: (one.first_at, one.batch), reverse=True)
         return [one for one in batches if before is None or (one.first_at, one.batch) < before][:limit]
 
+    def sessions(self) -> dict[str, tuple[int, int]]:
+        """How many calls each session has, and how many of them are unfinished."""
+        counted: dict[str, tuple[int, int]] = {}
+        for record in self._log:
+            calls, unfinished = counted.get(record.session, (0, 0))
+            counted[record.session] = (calls + 1, unfinished + (record.outcome is None))
+        return counted
+
     async def batch_calls(self, batch: str, session: str | None = None) -> list[PastCall]:
         found = self._log.query(session=session, batch=batch)
         # A call that was replayed has a record for each time; the last one counts.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import toolwright
 from toolwright.errors import ToolwrightError
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds for anything a program is asked for."""
 
 

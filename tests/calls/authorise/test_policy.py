@@ -359,7 +359,7 @@ async def test_a_refusal_takes_no_claim_and_waits_for_none(open_session):
     session: Session = await open_session(hold, named("act"))
     holding = session.start_batch([ToolCall(name="hold")])
     try:
-        await asyncio.wait_for(reached.wait(), 5)
+        await asyncio.wait_for(reached.wait(), 60)
         # Both overlap nothing; the second would have to wait for the first.
         refused = await run_one(session, "act", read_only=True)
         assert refused.decided_by == "read_only"

@@ -768,6 +768,7 @@ async def test_a_close_that_is_interrupted_still_ends_threads_and_tasks(clock, o
         async for _ in watcher:  # ends only when the runtime is closed
             pass
         await runtime.close()
+    assert closing.cancelled()
 
 
 @pytest.mark.promise("CANCEL-02")

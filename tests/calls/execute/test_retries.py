@@ -408,6 +408,8 @@ def test_one_attempt_is_no_retry_and_needs_no_hint():
     @tool(retry=RetryPolicy(attempts=1))
     async def charge() -> None: ...
 
+    assert not charge.definition.hints.repeatable
+
 
 @pytest.mark.promise("RETRY-01")
 @pytest.mark.parametrize(

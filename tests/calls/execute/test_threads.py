@@ -66,7 +66,7 @@ async def test_sync_tools_overlap(open_runtime):
 
     @tool(parallel=True)
     def meets() -> str:
-        meeting.wait(5)  # breaks unless all four are here
+        meeting.wait(60)  # breaks unless all four are here
         return "met"
 
     runtime = await open_runtime(meets)
@@ -79,7 +79,7 @@ async def test_a_call_never_waits_for_a_busy_thread_while_another_may_be_started
     # Many rounds, for this is about the moment at which a thread takes up its next call.
     @tool(parallel=True)
     def meets(number: int) -> None:
-        meetings[number].wait(5)
+        meetings[number].wait(60)
 
     rounds = 200
     meetings = [threading.Barrier(2) for _ in range(rounds)]
@@ -327,7 +327,7 @@ async def test_threads_end_with_the_runtime_and_stuck_ones_once_they_come_back(c
         for gate in gates:
             gate.open()
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
         assert not thread.is_alive()
 
 

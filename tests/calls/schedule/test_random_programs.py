@@ -46,7 +46,7 @@ def policies(limits: tuple[int, ...]) -> st.SearchStrategy[Policy]:
 
 
 def perform(play: Play) -> None:
-    asyncio.run(asyncio.wait_for(play.run(), 20))
+    asyncio.run(asyncio.wait_for(play.run(), 60))
 
 
 many = settings(

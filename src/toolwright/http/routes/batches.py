@@ -173,9 +173,9 @@ async def post_batch(request: ServiceRequest[object, BatchQuery]) -> JsonAnswer:
     batch = session.start_batch(calls, scope=scope or "", at_once=True)
     if request.prefers("respond-async") and not batch.done:
         outcomes = [batch.outcome_of(place) or _pending(call) for place, call in enumerate(batch.calls)]
-        return _answer(session.id, scope or "", posted, calls, batch, outcomes, "running")
+        return _answer(request, scope or "", posted, calls, batch, outcomes, "running")
     outcomes = await batch.quiet()
-    return _answer(session.id, scope or "", posted, calls, batch, outcomes, "done" if batch.done else "waiting")
+    return _answer(request, scope or "", posted, calls, batch, outcomes, "done" if batch.done else "waiting")
 
 
 def _pending(call: Any) -> ToolOutcome:
@@ -183,7 +183,7 @@ def _pending(call: Any) -> ToolOutcome:
 
 
 def _answer(
-    session: str,
+    request: ServiceRequest[object, BatchQuery],
     scope: str,
     posted: Posted,
     calls: list[ToolCall],
@@ -191,10 +191,10 @@ def _answer(
     outcomes: list[ToolOutcome],
     status: Literal["done", "waiting", "running"],
 ) -> JsonAnswer:
-    code, headers = (200, None) if status == "done" else (202, {"Location": f"/v1/batches/{batch.id}"})
+    code, headers = (200, None) if status == "done" else (202, {"Location": request.link("batches", batch.id)})
     if posted.shape is not None:
         return JsonAnswer.of(posted.shape.write_results(outcomes, _with_ids(calls, outcomes)), code, headers)
-    return JsonAnswer.of(_Done(batch.id, session, scope, status, outcomes_json(outcomes)), code, headers)
+    return JsonAnswer.of(_Done(batch.id, request.path[SESSION], scope, status, outcomes_json(outcomes)), code, headers)
 
 
 class _Done(Struct, gc=False):

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from toolwright.http.answers import JsonAnswer
 from toolwright.http.cursors import Page, PageQuery, page_of, read_cursor, write_cursor
 from toolwright.http.operations import SESSION, Operation, OtherAnswer, ServiceRequest
 from toolwright.http.problems import Problem, not_found
 from toolwright.ids import uuid7
-from toolwright.runtime.runtime import Runtime
+from toolwright.runtime.call_history import MemoryCallHistory
+from toolwright.runtime.runtime import Runtime, history_of
 from toolwright.stores.contracts.archives import SessionInfo
 from toolwright.tools.service_protocols import Message, Sender
 
@@ -42,7 +44,7 @@ async def list_sessions(request: ServiceRequest[None, PageQuery]) -> dict[str, A
     """The sessions that have records, by id."""
     place = read_cursor(request.query.cursor, tuple[str])
     after = "" if place is None else place[0]
-    found = [one for one in await request.runtime.sessions() if one.id > after and request.sees(one.id)]
+    found = [one for one in await _known(request.runtime) if one.id > after and request.sees(one.id)]
     shown, rest = found[: request.query.limit], found[request.query.limit :]
     return page_of([one.to_json() for one in shown], write_cursor(shown[-1].id) if rest else None)
 
@@ -103,7 +105,20 @@ async def append_message(request: ServiceRequest[NewMessage]) -> dict[str, Any]:
 
 
 async def _find(runtime: Runtime, id: str) -> SessionInfo | None:
-    return next((one for one in await runtime.sessions() if one.id == id), None)
+    return next((one for one in await _known(runtime) if one.id == id), None)
+
+
+async def _known(runtime: Runtime) -> list[SessionInfo]:
+    """The sessions by id. In memory, those whose calls the log still has are among them."""
+    found = await runtime.sessions()
+    history = history_of(runtime)
+    if not isinstance(history, MemoryCallHistory):
+        return found
+    known = {one.id: one for one in found}
+    for id, (calls, unfinished) in history.sessions().items():
+        info = known.get(id) or SessionInfo(id, 0, 0, {})
+        known[id] = replace(info, calls=calls, unfinished=info.unfinished + unfinished)
+    return [known[id] for id in sorted(known)]
 
 
 def _no_session(id: str) -> Problem:

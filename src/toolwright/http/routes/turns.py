@@ -102,7 +102,7 @@ async def post_turn(request: ServiceRequest[NewTurn]) -> object:
         max_tokens=body.max_tokens,
         id=id,
     )
-    where = {"Location": f"/v1/turns/{turn.id}"}
+    where = {"Location": request.link("turns", turn.id)}
     if request.accepts(MEDIA_TYPE):
         return FollowStream(_events(turn, 0), feed_of(request.runtime).stopped(), where)
     if request.prefers("respond-async"):
