@@ -38,7 +38,8 @@ async def fill(runtime: Runtime) -> None:
     await desk.spawn("take_inventory", {"shelves": 3}, title="Count the window")
     customer = runtime.session("customer-ann")
     await customer.details.set(title="Ann: broken honey")
-    await customer.start_turn("The honey of order A-1007 broke on its way. Please pay it back.")
+    # Its outcome is "waiting": a person has to approve the refund.
+    await (await customer.start_turn("The honey of order A-1007 broke on its way. Please pay it back."))
     asking = ToolCall(id="where", name="ask_clerk", arguments={"about": "the honey"})
     runtime.session("desk").start_batch([asking], scope="question")
 
@@ -50,19 +51,18 @@ async def work(runtime: Runtime) -> None:
         await runtime.session("orders").start_batch(page_agent.BATCH, scope=f"round-{number}")
 
 
-def free_port() -> int:
-    """The usual port, or another one where that is taken."""
-    for wanted in (PORT, 0):
-        with socket.socket() as probe, suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", wanted))
-            return int(probe.getsockname()[1])
-    raise SystemExit("There is no free port")
+def listen() -> socket.socket:
+    """The usual port, or another one where that is taken; whoever reads the link can connect."""
+    try:
+        return socket.create_server(("127.0.0.1", PORT))
+    except OSError:
+        return socket.create_server(("127.0.0.1", 0))
 
 
 async def serve(console: Console, desk: Path) -> None:
     """Serve the agent until somebody stops it."""
-    port = free_port()
+    listening = listen()
+    port = listening.getsockname()[1]
     async with page_agent.app.open(desk / "shop.db", worker=True) as runtime:
         service = create_app(runtime)
         await fill(runtime)
@@ -70,10 +70,10 @@ async def serve(console: Console, desk: Path) -> None:
         console.print("\n[bold]The page[/] of an agent that works, with an approval that waits for you:")
         console.print(f"  http://127.0.0.1:{port}/login?link={link}", highlight=False, soft_wrap=True)
         console.print("The link works once, from this machine. Stop it with Ctrl-C.")
-        server = uvicorn.Server(uvicorn.Config(service, port=port, log_level="warning", lifespan="off"))
+        server = uvicorn.Server(uvicorn.Config(service, log_level="warning", lifespan="off"))
         working = asyncio.ensure_future(work(runtime))
         try:
-            await server.serve()
+            await server.serve([listening])
         finally:
             working.cancel()
             await asyncio.wait({working})

@@ -233,7 +233,7 @@ async def test_events_are_read_page_by_page_without_a_stream(file):
 
 @pytest.mark.promise("HTTP-02", "HTTP-05")
 async def test_a_client_that_another_server_told_more_gets_nothing_twice(file, monkeypatch):
-    monkeypatch.setattr(events, "POLL", 3600.0)  # this server looks once, and is behind from then on
+    monkeypatch.setattr(events, "POLL", 3600.0)  # this server looks once, and is nearly always behind from then on
     service = create_app(App(), file, authenticate=everyone())
     async with (
         fail_after(30),
@@ -243,7 +243,7 @@ async def test_a_client_that_another_server_told_more_gets_nothing_twice(file, m
         AsyncExitStack() as stack,
     ):
         await other.session("s").kv.set("a", 1)
-        first = await stack.enter_async_context(following(http, address))
+        first = await stack.enter_async_context(following(http, address, types="nothing"))
         reading = asyncio.ensure_future(first.next())
         await first.reached(1)
         await other.session("s").run_batch(calls("a", "b"))
@@ -251,7 +251,6 @@ async def test_a_client_that_another_server_told_more_gets_nothing_twice(file, m
         async with following(http, address, last) as ahead, following(http, address, 0) as all_of_it:
             assert [event["number"] for event in await all_of_it.take(last)] == list(range(1, last + 1))
             feed = events.feed_of(await service.open())
-            assert feed.last == 1
             anything = events.Wanted(lambda session: True, ("*",))
             assert feed.piece(anything, last) == (b"", last)
             service.stop()

@@ -121,10 +121,10 @@ async def serve(store: str, port: int, fill: int) -> None:
         listening = socket.create_server(("127.0.0.1", port))  # whoever reads the link can connect
         service = create_app(runtime)
         if fill:
+            kinds: list[tuple[str, dict[str, Any]]] = [("fail", {}), ("book", {"account": "ann", "amount": 1})]
+            kinds += [("echo", {"text": "x"})] * 98
             calls = [
-                ToolCall(id=f"c{number}", name="book", arguments={"account": f"a{number % 200}", "amount": number})
-                if number % 10
-                else ToolCall(id=f"c{number}", name="fail", arguments={})
+                ToolCall(id=f"c{number}", name=kinds[number % 100][0], arguments=kinds[number % 100][1])
                 for number in range(fill)
             ]
             batch = runtime.session("many").start_batch(calls)

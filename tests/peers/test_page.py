@@ -424,6 +424,23 @@ async def test_somebody_without_a_login_is_asked_for_a_token_and_stays_where_the
     assert server.token not in await page.evaluate("JSON.stringify([document.cookie, localStorage, sessionStorage])")
 
 
+async def test_somebody_who_may_only_read_is_told_so_and_changes_nothing(chromium: Browser, server: Server) -> None:
+    reader = await server.post("tokens", {"name": "reader", "scopes": ["read"]})
+    await server.call("pay", to="ann", amount=1)
+    page = await (await chromium.new_context()).new_page()
+    await page.goto(f"{server.address}/#/approvals")
+    await page.get_by_label("Token").fill(reader["value"])
+    await page.get_by_role("button", name="Log in").click()
+    await page.get_by_role("button", name=re.compile("Approve")).click()
+
+    await expect(page.get_by_role("alert")).to_contain_text("has not the scope 'approve'")
+    assert len((await server.get("approvals"))["items"]) == 1
+    await page.get_by_role("button", name="Keys, and who you are").click()
+    await expect(page.get_by_role("dialog")).to_contain_text("You are reader (read).")
+    await page.get_by_role("button", name="Log out").click()
+    await expect(page.get_by_label("Token")).to_be_visible()
+
+
 async def test_views_that_are_not_there_say_so(desk: Window) -> None:
     for view, words in (
         ("nothing/at/all", "There is no view at"),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import uvicorn
-from playwright.async_api import expect
+from playwright.async_api import CDPSession, expect
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
@@ -24,6 +24,8 @@ from tests.peers.test_page import running
 from toolwright.http.page import page
 
 MANY = 10_000
+SCROLLED = 120
+"""Frames in which all of it is scrolled."""
 FIRST_VIEW = 300 * 1024
 FRAMES = 30
 EVENTS_A_SECOND = 500
@@ -36,16 +38,17 @@ FRAMES_WHILE_SCROLLING = """async () => {
   const gaps = [];
   let last = performance.now();
   const most = box.scrollHeight - box.clientHeight;
-  for (let frame = 0; frame < 120; frame++) {
-    box.scrollTop = (most * frame) / 120;
+  for (let frame = 0; frame < SCROLLED; frame++) {
+    box.scrollTop = (most * frame) / SCROLLED;
     await new Promise(requestAnimationFrame);
     const now = performance.now();
     gaps.push(now - last);
     last = now;
   }
+  box.scrollTop = most;
   const middle = gaps.slice(10).sort((one, other) => one - other);
   return 1000 / middle[Math.floor(middle.length / 2)];
-}"""
+}""".replace("SCROLLED", str(SCROLLED))
 
 
 async def test_the_first_view_is_small_and_soon_there(tmp_path: Path) -> None:
@@ -79,14 +82,24 @@ async def test_ten_thousand_calls_are_shown_and_scrolled_with_few_elements(tmp_p
             await expect(desk.page.locator("h1")).to_contain_text("10,000 calls")
             timeline = desk.page.locator("tw-timeline")
             await expect(timeline.get_by_role("grid")).to_have_attribute("aria-rowcount", str(MANY))
+            tools = await desk.page.context.new_cdp_session(desk.page)
+            await tools.send("Performance.enable", {"timeDomain": "threadTicks"})
+            before = await processor_seconds(tools)
             frames: float = await desk.page.evaluate(FRAMES_WHILE_SCROLLING)
-            await expect(timeline.get_by_text("c9999", exact=True)).to_be_visible()
+            work = (await processor_seconds(tools) - before) / SCROLLED
+            await expect(timeline.get_by_role("row").filter(has_text="c9999")).to_be_visible()
             elements: int = await desk.page.evaluate("document.querySelectorAll('*').length")
             await desk.picture("ten-thousand")
     assert elements < 2_000
-    print(f"{frames:.0f} frames a second, {elements} elements")
-    # Without a screen the browser draws as fast as the machine lets it, which may be busy.
-    assert frames > FRAMES or os.getloadavg()[0] > (os.cpu_count() or 1), f"{frames:.1f} frames a second"
+    print(f"{frames:.0f} frames a second, {work * 1000:.1f} ms of work for each, {elements} elements")
+    # The work of the page's thread, by the clock of its processor: how long a frame takes depends on what else runs.
+    assert work < 1 / FRAMES
+
+
+async def processor_seconds(tools: CDPSession) -> float:
+    """The time that the thread of the page has used a processor."""
+    told = await tools.send("Performance.getMetrics")
+    return next(float(one["value"]) for one in told["metrics"] if one["name"] == "TaskDuration")
 
 
 @contextlib.asynccontextmanager
@@ -118,10 +131,14 @@ async def events_at_a_rate(seconds: int) -> AsyncIterator[tuple[str, dict[str, i
         more = {"status": "success", "run_time": 0.1, "arguments": {"account": "ann", "note": "x" * 200}}
         return {"kind": kind, "at": time.time(), **call, **more}
 
-    async def nothing(request: Request) -> JSONResponse:
-        return JSONResponse({"items": [], "next": None})
+    async def lists(request: Request) -> JSONResponse:
+        """What a busy service has: 200 calls that run, and as many that ended."""
+        call = {"session": "s1", "batch": "b", "scope": "", "tool": "book", "arguments": {"account": "ann"}}
+        times = {"queued_at": time.time() - 1, "started_at": time.time(), "finished_at": None, "status": "running"}
+        items = [{**call, **times, "call_id": f"r{number}", "outcome": None, "waits_for": []} for number in range(200)]
+        return JSONResponse({"items": items if request.url.path == "/v1/calls" else [], "next": None})
 
-    app = Starlette(routes=[Route("/v1/events", events), Route("/v1/{rest:path}", nothing), Mount("/", page)])
+    app = Starlette(routes=[Route("/v1/events", events), Route("/v1/{rest:path}", lists), Mount("/", page)])
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=1))
     serving = asyncio.ensure_future(server.serve())
     async with asyncio.timeout(30):

@@ -1,10 +1,10 @@
 // The page: its head, the present view, and what the keys do. Everything else is in `core/`, `elements/` and `views/`.
 
 import { activity } from "./core/activity.js";
-import { at, get, whenForbidden } from "./core/api.js";
+import { at, get, send, whenForbidden } from "./core/api.js";
 import { follow } from "./core/changes.js";
 import { element, h } from "./core/dom.js";
-import { relative } from "./core/format.js";
+import { brief, relative } from "./core/format.js";
 import { bind, bindings, listen } from "./core/keys.js";
 import { route } from "./core/routes.js";
 import { refresh, resource } from "./core/store.js";
@@ -63,7 +63,7 @@ element("tw-page", (self, life) => {
     const waiting = approvals.data?.items?.length ?? 0;
     document.title = `${waiting ? `(${waiting}) ` : ""}${title()} · toolwright`;
     return [
-      head(waiting),
+      head(waiting, () => ((help = true), life.update())),
       stream.state === "offline" && !forbidden && offline(),
       h("main", { id: "main", key: "main", tabindex: "-1" }, forbidden && entrance ? login() : view()),
       help && h("tw-keys", { key: "keys", done: () => ((help = false), life.update()) }),
@@ -92,7 +92,7 @@ function title() {
   return thing ? `${thing} · ${tab}` : tab;
 }
 
-function head(waiting) {
+function head(waiting, openHelp) {
   const here = TAB_OF[route.current.view] ?? route.current.view;
   return h(
     "header",
@@ -108,6 +108,7 @@ function head(waiting) {
     h("tw-search", { class: "search" }),
     waiting > 0 && h("a", { class: "waiting", href: "#/approvals" }, `${waiting} waiting for you`),
     connection(),
+    h("button", { type: "button", class: "help", "aria-label": "Keys, and who you are", title: "Keys, and who you are (?)", onclick: openHelp }, "?"),
   );
 }
 
@@ -134,8 +135,13 @@ function view() {
   return h(route.element, { key, ...params, query });
 }
 
-element("tw-keys", (self) => {
+element("tw-keys", (self, life) => {
   queueMicrotask(() => self.querySelector("dialog")?.showModal());
+  const me = life.use(resource(at(["login"])));
+  async function leave() {
+    await send("DELETE", at(["login"]));
+    location.reload();
+  }
   return ({ done }) => {
     const rows = bindings().filter(([key]) => key !== "Escape");
     return h(
@@ -143,7 +149,8 @@ element("tw-keys", (self) => {
       { class: "keys", "aria-labelledby": "keys-title", onclose: done },
       h("h2", { id: "keys-title" }, "Keys"),
       h("table", {}, h("tbody", {}, rows.map(([key, label]) => h("tr", {}, h("th", { scope: "row" }, key.split(" ").map((each) => h("kbd", {}, each))), h("td", {}, label))))),
-      h("p", {}, h("button", { type: "button", onclick: done }, "Close")),
+      me.data && h("p", {}, "You are ", h("strong", {}, brief(me.data.name, 60)), ` (${me.data.scopes.join(", ")}).`),
+      h("p", { class: "actions" }, me.data?.login && h("button", { type: "button", onclick: leave }, "Log out"), h("button", { type: "button", onclick: done }, "Close")),
     );
   };
 });

@@ -94,7 +94,7 @@ function set(node, name, value, before) {
  * its data to its content; `life` has what it needs while it is there:
  *
  *   life.update()                 draw again, once, at the next frame
- *   life.use(source, ...more)     subscribe to something with `watch(listener) -> stop`
+ *   life.use(source, calm)        subscribe to something with `watch(listener) -> stop`; draw every `calm` ms at most
  *   life.on(target, type, done)   listen to events
  *   life.every(ms, done)          call repeatedly
  *   life.ended(done)              call when it leaves
@@ -109,12 +109,18 @@ export function element(name, setup) {
       #due = false;
 
       connectedCallback() {
+        if (this.#content) return; // it was only moved
         const ended = (done) => this.#endings.push(done);
         const life = {
           update: () => this.update(),
           now: () => this.#draw(),
           ended,
-          use: (source) => (ended(source.watch(() => this.update())), source),
+          use: (source, calm = 0) => {
+            let due = 0;
+            const soon = () => (due ||= setTimeout(() => ((due = 0), this.update()), calm));
+            ended(source.watch(calm ? soon : () => this.update()));
+            return source;
+          },
           on: (target, type, done, options) => {
             target.addEventListener(type, done, options);
             ended(() => target.removeEventListener(type, done, options));
@@ -129,8 +135,11 @@ export function element(name, setup) {
       }
 
       disconnectedCallback() {
-        for (const done of this.#endings.splice(0)) done();
-        this.#content = null;
+        queueMicrotask(() => {
+          if (this.isConnected) return;
+          for (const done of this.#endings.splice(0)) done();
+          this.#content = null;
+        });
       }
 
       update() {

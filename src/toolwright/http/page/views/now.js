@@ -18,7 +18,7 @@ element("tw-now", (self, life) => {
   const waiting = life.use(resource(at(["calls"], { status: "waiting", limit: SHOWN })));
   const latest = life.use(resource(at(["calls"], { limit: 50 })));
   const runs = life.use(resource(at(["runs"], { active: "true", limit: SHOWN })));
-  life.use(activity);
+  life.use(activity, 300);
   life.every(1000, life.update);
 
   return () => {
@@ -106,7 +106,7 @@ function outcome(call) {
 // --- the strip of the last minutes
 
 element("tw-strip", (self, life) => {
-  life.use(activity);
+  life.use(activity, 200);
   life.on(window, "resize", life.update);
   life.on(matchMedia("(prefers-color-scheme: dark)"), "change", life.update);
   return ({ running = 0 }) => {

@@ -48,27 +48,28 @@ class SqliteCallHistory:
 
         def work(connection: apsw.Connection) -> list[PlacedCall]:
             with connection:  # one moment for calls and their waits
-                found: list[tuple[float, CallRow]] = []
-                if before is None and filters.status in (None, *_UNFINISHED):
-                    found += [(_BUNDLED, row) for row in self._bundled(connection, bundled, values)][:limit]
-                last, rest = before[0] if before is not None else _BUNDLED, limit - len(found)
+                found: list[tuple[Place, CallRow]] = []
+                place = before or (_BUNDLED, "~")
+                if place[0] == _BUNDLED and filters.status in (None, *_UNFINISHED):
+                    found += [each for each in self._bundled(connection, bundled, values) if each[0] < place][:limit]
+                last, rest = place[0], limit - len(found)
                 if unfinished:
                     rest = -1  # all of them: which of the three states each has is not in its row
                 rows: Any = connection.execute(written, (int(min(last, _BUNDLED)), *values, rest)).fetchall()
-                found += [(float(number), CallRow._make(row)) for number, *row in rows]
+                found += [((float(number), ""), CallRow._make(row)) for number, *row in rows]
                 calls = self._calls([row for _, row in found], connection)
-            return [PlacedCall((place, ""), call) for (place, _), call in zip(found, calls, strict=True)]
+            return [PlacedCall(place, call) for (place, _), call in zip(found, calls, strict=True)]
 
         placed = await self._changes.read(work)
         return [one for one in placed if not unfinished or one.call.status == filters.status][:limit]
 
-    def _bundled(self, connection: apsw.Connection, query: str, values: list[Any]) -> list[CallRow]:
-        """Calls that are unfinished, and have no row of their own."""
+    def _bundled(self, connection: apsw.Connection, query: str, values: list[Any]) -> list[tuple[Place, CallRow]]:
+        """Calls that are unfinished, and have no row of their own, the newest first."""
         have = connection.execute("SELECT count(*) FROM bundles").fetchone()
         if have is None or have[0] == 0:
             return []
         rows = [CallRow._make(row) for row in connection.execute(query.replace("every_call", "bundled_calls"), values)]
-        return sorted(rows, key=lambda row: (row.queued_at, row.position), reverse=True)
+        return sorted((((_BUNDLED, _order(row)), row) for row in rows), key=lambda each: each[0], reverse=True)
 
     async def find_call(self, key: CallKey) -> CallDetail | None:
         def work(connection: apsw.Connection) -> CallDetail | None:
@@ -114,6 +115,11 @@ class SqliteCallHistory:
         owners = {row.owner for row in rows if row.outcome is None}
         dead = dead_among(owners, connection, self._place) if owners and self._place is not None else set()
         return [past_call(row, dead, connection) for row in rows]
+
+
+def _order(row: CallRow) -> str:
+    """Text that sorts as calls came."""
+    return f"{row.queued_at:020.6f} {row.position:08d} {row.session} {row.scope} {row.call_id}"
 
 
 def _step(row: tuple[str, float, int, int]) -> PastStep:

@@ -77,6 +77,7 @@ class SqliteArchiveStore:
                         "exists",
                     )
                 _remove(connection, session)
+                note_removal(connection, session)
             filled = fill(_SessionWriter(connection, session))
             abandon_resources(connection, session)
             return filled
@@ -129,6 +130,8 @@ class SqliteArchiveStore:
         def work(connection: apsw.Connection) -> bool:
             there = _exists(connection, session)
             _remove(connection, session)
+            if there:
+                note_removal(connection, session)
             return there
 
         return await self._changes.change(None, work)
@@ -242,7 +245,6 @@ def _remove(connection: apsw.Connection, session: str) -> None:
     for table in (*_CALLS, *_WORK, *TABLES, "usage"):
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
     drop_blobs(connection, digests)
-    note_removal(connection, session)
 
 
 def _column(name: str) -> str:
