@@ -481,6 +481,7 @@ class Launch:
         "_context",
         "_driver",
         "_env",
+        "_knows_one",
         "_lane",
         "_limits",
         "_prepares",
@@ -495,6 +496,7 @@ class Launch:
         self._context = context = batch.context
         self._env = context.env
         self._driver: asyncio.Task[None] | None = None
+        self._knows_one = False  # True once the journal knew a call that was queued early
         self._called_off: dict[int, str] = {}  # reasons by the positions of calls that were stopped before the launch
         self._lane = Lane(context.env, copy_context())
         self._above: Ticket | None = None
@@ -741,7 +743,7 @@ class Launch:
     def _continue_early(self, calls: list[ActiveCall]) -> None:
         """The journal has answered: start the calls whose turn it is, unless one of the batch is known to it. Then the
         others leave the queue, and each call is treated by what is known of it."""
-        if self._batch.stop_reason is not None or self._called_off or any(map(_is_known, calls)):
+        if self._batch.stop_reason is not None or self._called_off or self._knows_one:
             self.leave_queue([call for call in calls if not (call.start_written and self._may_start(call))])
         self._lane.waits_for_journal = False
         for call in calls:
@@ -753,6 +755,7 @@ class Launch:
 
     def leave_queue(self, calls: Sequence[ActiveCall]) -> None:
         """Take calls that were queued early, and have not started, out of the order."""
+        self._knows_one = True
         for call in reversed(calls):  # the last first, so that none gets the turn of another
             if call.ticket is not None and call.phase in (QUEUED, STARTED):
                 self._env.admission.withdraw(call.ticket)
@@ -764,11 +767,6 @@ class Launch:
         """The slots of a call whose tool has a limit; an ancestor's slot serves its nested calls too."""
         above = self._above
         return (*self._limits, *((tool_limit,) if above is None else not_held((tool_limit,), above)))
-
-
-def _is_known(call: ActiveCall) -> bool:
-    """True for a call that was queued, and that the journal knew."""
-    return call.ticket is not None and (call.outcome is not None or call.past is not None or call.shares is not None)
 
 
 # --- waking those that wait for a batch

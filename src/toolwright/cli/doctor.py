@@ -14,7 +14,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
-import apsw
 from msgspec import Struct
 
 import toolwright
@@ -66,17 +65,13 @@ async def examine(store: str | None, app: App | None) -> list[Finding]:
 
 
 def _versions() -> Finding:
-    shown = [f"toolwright {toolwright.__version__}", f"Python {platform.python_version()}", _sqlite()]
+    shown = [f"toolwright {toolwright.__version__}", f"Python {platform.python_version()}"]
     for name in LIBRARIES:
         try:
             shown.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             continue
     return Finding("versions", "ok", ", ".join(shown) + f", {platform.system()} {platform.release()}")
-
-
-def _sqlite() -> str:
-    return f"SQLite {apsw.sqlite_lib_version()}"
 
 
 def _extras() -> list[Finding]:

@@ -107,7 +107,9 @@ class Health:
         except RuntimeError:
             return "it has stopped"
         try:
-            return None if asked.result(PATIENCE) else "it does not renew its leases"
+            if asked.result(PATIENCE):
+                return None
+            return "it is stopping" if worker.state()["stopping"] else "it does not renew its leases"
         except TimeoutError:
             asked.cancel()
             return f"its loop or its store does not answer within {PATIENCE:g} s"

@@ -188,6 +188,7 @@ class StoreJournal:
     def _claim(self, call: ActiveCall, key: CallKey, entry: Entry) -> None:
         """Decide which execution a call with a past belongs to: this one, or another that has or will have the
         outcome."""
+        call.owner.leave_queue((call,))  # at once: a call that it shares may end before the batch continues
         other = self._live.get(key)
         if entry.outcome is not None:
             call.outcome = replace(entry.outcome, replayed=True)
