@@ -53,6 +53,18 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 
 @pytest.mark.promise("HTTP-01")
+@pytest.mark.parametrize("number", [b"1e400", b"-1e400", b"9" * 5_000])
+@pytest.mark.parametrize("shape", [b'{"calls":[%s]}', b"[%s]", b"%s"])
+async def test_a_number_that_nothing_can_hold_is_a_problem_of_the_request(number: bytes, shape: bytes) -> None:
+    call = b'{"id":"1","name":"add","arguments":{"a":1,"b":' + number + b"}}"
+    async with opened(TOOLS) as client:
+        headers = {"Content-Type": "application/json"}
+        answer = await client.post("/v1/sessions/s/batches", content=shape % call, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
+        assert "out of range" in answer.json()["detail"]
+
+
+@pytest.mark.promise("HTTP-01")
 async def test_calls_in_our_shape_give_their_outcomes_in_order(place: Any) -> None:
     async with opened(TOOLS, place) as client:
         calls = [

@@ -147,6 +147,14 @@ async def test_an_upload_that_is_cut_off_writes_nothing_and_one_of_any_length_is
 
 
 @pytest.mark.promise("HTTP-01")
+async def test_a_compressed_upload_is_refused_and_not_stored_as_if_it_were_the_file(place) -> None:
+    async with opened((), place) as client:
+        refused = await client.request("PUT", f"{FILES}/a", content=b"x", headers={"Content-Encoding": "br"})
+        assert (refused.status_code, refused.json()["code"]) == (415, "encoded")
+        assert (await client.get(f"{FILES}/a")).status_code == 404
+
+
+@pytest.mark.promise("HTTP-01")
 async def test_paths_that_leave_the_session_are_refused() -> None:
     async with opened() as client:
         for path in ("%2e%2e/secret", "a/%2e%2e/%2e%2e/b", "a%00b"):

@@ -55,6 +55,15 @@ async def test_a_session_is_made_listed_looked_at_and_removed() -> None:
 
 
 @pytest.mark.promise("HTTP-01")
+@pytest.mark.parametrize("body", [{"id": "s", "title": " "}, {"id": " \n"}])
+async def test_a_session_without_a_visible_name_is_refused_and_not_said_to_be_made(body: dict[str, str]) -> None:
+    async with opened() as client:
+        refused = await client.post("/v1/sessions", json=body)
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
+        assert (await client.get("/v1/sessions")).json()["items"] == []
+
+
+@pytest.mark.promise("HTTP-01")
 async def test_a_conversation_is_written_and_read_page_by_page() -> None:
     async with opened() as client:
         for number in range(5):
@@ -97,6 +106,8 @@ async def test_a_request_that_does_not_fit_is_told_every_problem_and_changes_not
         (b"[]", {}, 422, "invalid"),
         (b"", {}, 400, "not_json"),
         (b"{}", {"content-type": "text/html"}, 415, "not_json"),
+        (b'{"content": 1e400}', {}, 422, "invalid"),
+        (b'{"content": "plain"}', {"content-encoding": "gzip"}, 415, "encoded"),
         (b" " * (16 * 1024 * 1024 + 1), {}, 413, "too_large"),
     ],
 )

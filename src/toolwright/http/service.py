@@ -183,6 +183,8 @@ class Service:
         query = None
         if operation.query is not None:
             query = read_query(operation.query, raw.query_params.multi_items() if raw.scope["query_string"] else [])
+        if operation.body is not None or operation.upload is not None:
+            _require_plain(raw)
         data = b"" if operation.body is None else await self._read_body(operation, raw)
         body = None if operation.body is None else self._readers[id(operation)](data)
         request: ServiceRequest[Any, Any] = ServiceRequest(
@@ -232,6 +234,18 @@ async def _handle(operation: Operation, request: ServiceRequest[Any, Any]) -> An
 
 
 _JSON = ("application/json", "text/json")
+
+
+def _require_plain(raw: Request) -> None:
+    """Refuse a body that is compressed: it would be read, or stored as a file, as if it were not."""
+    coding = raw.headers.get("content-encoding", "identity").strip().lower()
+    if coding not in ("", "identity"):
+        raise Problem(
+            415,
+            "encoded",
+            f"The body has the Content-Encoding {coding!r:.100}; send it as it is",
+            headers={"Accept-Encoding": "identity"},
+        )
 
 
 def _require_scope(operation: Operation, caller: Caller, session: str | None) -> None:

@@ -12,6 +12,7 @@ from toolwright import jsonx
 from toolwright.calls.batch import Batch
 from toolwright.http.answers import JsonAnswer
 from toolwright.http.calls_json import CallShown, call_json
+from toolwright.http.checks import BodyCheck
 from toolwright.http.cursors import Page, PageQuery, page_of, read_cursor, write_cursor
 from toolwright.http.operations import SESSION, Operation, OtherAnswer, ServiceRequest
 from toolwright.http.outcome_json import outcomes_json
@@ -114,20 +115,21 @@ class Posted(Struct, frozen=True, gc=False):
 
 
 _ours = msgspec.json.Decoder(NewBatch).decode
+_any = BodyCheck(object)
 
 
 def read_batch(data: bytes) -> object:
     """A batch in our shape, or the JSON of another.
 
     Raises:
-        Problem: it is not JSON.
+        Problem: it is not JSON, or has a number that nothing can hold.
     """
     try:
         if len(data) > jsonx.SHALLOW:
             jsonx.require_shallow(data)
         return _ours(data)
     except msgspec.ValidationError:
-        return jsonx.decode(data)  # a provider's shape
+        return _any.read(data)  # a provider's shape
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(400, "not_json", f"The body is not JSON ({error}); send JSON in UTF-8") from None
 

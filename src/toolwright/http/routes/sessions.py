@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from toolwright.http.answers import JsonAnswer
 from toolwright.http.cursors import Page, PageQuery, page_of, read_cursor, write_cursor
 from toolwright.http.operations import SESSION, Operation, OtherAnswer, ServiceRequest
-from toolwright.http.problems import Problem, not_found
+from toolwright.http.problems import Problem, invalid, not_found
 from toolwright.ids import uuid7
 from toolwright.runtime.call_history import MemoryCallHistory
 from toolwright.runtime.runtime import Runtime, history_of
 from toolwright.stores.contracts.archives import SessionInfo
 from toolwright.tools.service_protocols import Message, Sender
+from toolwright.tools.validation_messages import ArgumentProblem, preview
 
 SessionId = Annotated[str, Meta(min_length=1, max_length=500)]
 
@@ -55,6 +56,9 @@ async def make_session(request: ServiceRequest[NewSession]) -> JsonAnswer:
     made = request.key.derive("session_") if request.key is not None else f"session_{uuid7()}"
     id = body.id or made
     request.require(id, Problem(403, "forbidden", f"The token has not the scope 'run' in session {id!r:.200}"))
+    for name, text in (("id", id), ("title", body.title)):
+        if text is not None and not text.split():  # nothing would be recorded, and so there would be no session
+            raise invalid([ArgumentProblem(f"$.{name}", "it has only spaces", preview(text), "visible text")])
     session, known = request.runtime.session(id), await _find(request.runtime, id)
     title = body.title
     if title is None and (known is None or known.title is None):
