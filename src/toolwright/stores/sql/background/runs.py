@@ -265,14 +265,14 @@ class SqlRunStore:
             f" (SELECT value FROM json_each(?3))) AND {_KNOWN.replace('?', '?4')} ORDER BY lease_until LIMIT ?5"
         )
 
-        def work(connection: apsw.Connection) -> builtins.list[BackgroundRun]:
-            now, dead = self._changes.lease_time(), json.dumps(self._dead_workers(connection))
+        def work(connection: Connection) -> builtins.list[BackgroundRun]:
+            now, dead = self._changes.lease_time(connection), json.dumps(self._dead_workers(connection))
             values = (now, now + lease + BEYOND, dead, known, limit)
             rows = connection.execute(left, values).fetchall()
             rows += connection.execute(f"SELECT {COLUMNS} {_QUEUED}", (known, limit - len(rows))).fetchall()
-            return [to_run(row) for row in rows]
+            return self._shown(connection, map(to_run, rows))
 
-        return [self._shown(run) for run in await self._changes.read(work)]
+        return await self._changes.read(work)
 
     async def work_waits(self, worker: str, tools: Sequence[str], lease: float) -> bool:
         known = _KNOWN.replace("?", "?4")
