@@ -22,6 +22,12 @@ FIELDS: Final = (
     "schedule_id",
     "worker",
     "path",
+    "method",
+    "route",
+    "status",
+    "seconds",
+    "caller",
+    "address",
 )
 
 
@@ -39,7 +45,13 @@ def log_fields(
     schedule_id: str | None = None,
     worker: str | None = None,
     path: str | None = None,
-) -> dict[str, str]:
+    method: str | None = None,
+    route: str | None = None,
+    status: int | None = None,
+    seconds: float | None = None,
+    caller: str | None = None,
+    address: str | None = None,
+) -> dict[str, str | int | float]:
     """The fields of one log line, for the `extra=` of a logger; a missing field is left out."""
     given = {
         "action": action,
@@ -54,5 +66,11 @@ def log_fields(
         "schedule_id": schedule_id,
         "worker": worker,
         "path": path,
+        "method": method,
+        "route": route,
+        "status": status,
+        "seconds": seconds,
+        "caller": caller,
+        "address": address,
     }
     return {name: value for name, value in given.items() if value is not None}
