@@ -76,7 +76,9 @@ MOST_SERVED = 10_000
 """How many sessions a store remembers to have served."""
 _PASSED = "(lease_until < ?1 OR lease_until > ?2)"
 _KNOWN = "tool IN (SELECT value FROM json_each(?))"
-_QUEUED = f"FROM processes WHERE state = 'queued' AND {_KNOWN} ORDER BY created_at, rowid LIMIT ?"
+_AMONG = "(? IS NULL OR id IN (SELECT value FROM json_each(?)))"
+_WAITS = f"state = 'queued' AND {_KNOWN} ORDER BY created_at, rowid LIMIT ?"
+_QUEUED = f"FROM processes WHERE {_WAITS}"
 
 
 class SqliteRunStore:
@@ -124,20 +126,31 @@ class SqliteRunStore:
         return [self._shown(run) for run in found]
 
     async def claim(
-        self, worker: str, tools: Sequence[str], at: float, lease: float, most: int
+        self,
+        worker: str,
+        tools: Sequence[str],
+        at: float,
+        lease: float,
+        most: int,
+        only: Sequence[str] | None = None,
     ) -> builtins.list[Claimed]:
         known = json.dumps(list(tools))
+        among = None if only is None else json.dumps(list(only))
 
         def work(connection: apsw.Connection) -> builtins.list[Claimed]:
             self._end_leases_of_the_dead(connection)
             now = self._changes.lease_time()
             rows = connection.execute(
                 f"SELECT {COLUMNS} FROM processes WHERE {LEASED} AND {_PASSED} AND worker != ?3"
-                f" AND {_KNOWN.replace('?', '?4')} ORDER BY lease_until LIMIT ?5",
-                (now, now + lease + BEYOND, worker, known, most),
+                f" AND {_KNOWN.replace('?', '?4')} AND {_AMONG.replace('?', '?6')} ORDER BY lease_until LIMIT ?5",
+                (now, now + lease + BEYOND, worker, known, most, among),
             ).fetchall()
             runs = [to_run(row) for row in rows]
-            if len(runs) < most:
+            if among is not None:
+                query = f"SELECT {COLUMNS} FROM processes WHERE id IN (SELECT value FROM json_each(?)) AND {_WAITS}"
+                rows = connection.execute(query, (among, known, most - len(runs))).fetchall()
+                runs += [to_run(row) for row in rows]
+            elif len(runs) < most:
                 runs += self._shares.choose(connection, known, most - len(runs), at)
             return [take_run(connection, run, worker, at, now + lease) for run in runs]
 
@@ -242,6 +255,22 @@ class SqliteRunStore:
 
     async def cancelled(self, worker: str) -> dict[str, str]:
         return dict(await self._changes.read(lambda connection: _cancelled(connection, worker)))
+
+    async def unclaimed(self, tools: Sequence[str], lease: float, limit: int) -> builtins.list[BackgroundRun]:
+        known = json.dumps(list(tools))
+        left = (
+            f"SELECT {COLUMNS} FROM processes WHERE {LEASED} AND ({_PASSED} OR worker IN"
+            f" (SELECT value FROM json_each(?3))) AND {_KNOWN.replace('?', '?4')} ORDER BY lease_until LIMIT ?5"
+        )
+
+        def work(connection: apsw.Connection) -> builtins.list[BackgroundRun]:
+            now, dead = self._changes.lease_time(), json.dumps(self._dead_workers(connection))
+            values = (now, now + lease + BEYOND, dead, known, limit)
+            rows = connection.execute(left, values).fetchall()
+            rows += connection.execute(f"SELECT {COLUMNS} {_QUEUED}", (known, limit - len(rows))).fetchall()
+            return [to_run(row) for row in rows]
+
+        return [self._shown(run) for run in await self._changes.read(work)]
 
     async def work_waits(self, worker: str, tools: Sequence[str], lease: float) -> bool:
         known = _KNOWN.replace("?", "?4")
