@@ -7,7 +7,7 @@ Arguments and output of tools are never fields.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 FIELDS: Final = (
     "action",
@@ -30,6 +30,9 @@ FIELDS: Final = (
     "address",
 )
 
+LogFields: TypeAlias = dict[str, str | int | float]
+"""The fields of one line."""
+
 
 def log_fields(
     action: str,
@@ -51,7 +54,7 @@ def log_fields(
     seconds: float | None = None,
     caller: str | None = None,
     address: str | None = None,
-) -> dict[str, str | int | float]:
+) -> LogFields:
     """The fields of one log line, for the `extra=` of a logger; a missing field is left out."""
     given = {
         "action": action,

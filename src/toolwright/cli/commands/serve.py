@@ -11,7 +11,7 @@ import typer
 from toolwright.app import App
 from toolwright.cli.commands.worker import to_the_end, told_to_stop
 from toolwright.cli.display.output import stdout_kept_clean
-from toolwright.cli.display.service_log import ServiceLog, service_log
+from toolwright.cli.display.service_log import LogForm, ServiceLog, service_log
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.input import options
 from toolwright.cli.input.apps import load_app
@@ -71,7 +71,7 @@ def serve(
     spill_dir: options.SpillDir = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors, and no link.")] = False,
     verbose: options.Verbose = False,
-    log: options.Log = options.LogForm.text,
+    log: options.Log = LogForm.text,
 ) -> None:
     """Serve an app over HTTP, with a page to watch it, until SIGTERM or Ctrl-C.
 

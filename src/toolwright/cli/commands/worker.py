@@ -18,7 +18,7 @@ import typer
 from toolwright.app import App
 from toolwright.background.worker import WorkerAction
 from toolwright.cli.display.output import stdout_kept_clean
-from toolwright.cli.display.service_log import ServiceLog, service_log
+from toolwright.cli.display.service_log import LogForm, ServiceLog, service_log
 from toolwright.cli.display.styles import plain, seconds, short
 from toolwright.cli.exits import SUCCEEDED, BadInput, reported
 from toolwright.cli.health import Health
@@ -77,7 +77,7 @@ def worker(
     spill_dir: options.SpillDir = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors, and not the runs.")] = False,
     verbose: options.Verbose = False,
-    log: options.Log = options.LogForm.text,
+    log: options.Log = LogForm.text,
 ) -> None:
     """Run queued and scheduled background work until SIGTERM or Ctrl-C.
 
