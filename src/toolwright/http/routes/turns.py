@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -106,10 +107,18 @@ async def post_turn(request: ServiceRequest[NewTurn]) -> object:
     if request.accepts(MEDIA_TYPE):
         return FollowStream(_events(turn, 0), feed_of(request.runtime).stopped(), where)
     if request.prefers("respond-async"):
-        told = {"turn": (await turn.info()).to_json(), "outcome": None}
-        return JsonAnswer.of(told, 202, {**where, "Preference-Applied": "respond-async"})
-    outcome = await turn
+        return await _unfinished(turn, {**where, "Preference-Applied": "respond-async"})
+    try:
+        async with asyncio.timeout(request.patience()):
+            outcome = await turn
+    except TimeoutError:
+        return await _unfinished(turn, where)
     return JsonAnswer.of(turn_outcome(outcome), 202 if outcome.status == "waiting" else 200, where)
+
+
+async def _unfinished(turn: TurnClient, headers: dict[str, str]) -> JsonAnswer:
+    """The answer that a turn goes on."""
+    return JsonAnswer.of({"turn": (await turn.info()).to_json(), "outcome": None}, 202, headers)
 
 
 async def list_turns(request: ServiceRequest[None, TurnQuery]) -> dict[str, Any]:
@@ -200,7 +209,7 @@ OPERATIONS = (
         answer=TurnOutcome,
         also=(
             OtherAnswer(status=202, says="It waits for something outside.", type=TurnOutcome),
-            OtherAnswer(status=202, says="It goes on, as preferred.", type=TurnShown),
+            OtherAnswer(status=202, says="It goes on: as preferred, or since it takes long.", type=TurnShown),
             OtherAnswer(status=200, says="The events of the turn.", media_type=MEDIA_TYPE),
         ),
     ),
