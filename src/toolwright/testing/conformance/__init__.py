@@ -19,6 +19,7 @@ from toolwright.testing.conformance.calls import CALLS
 from toolwright.testing.conformance.cases import Case, Database
 from toolwright.testing.conformance.connections import CONNECTIONS
 from toolwright.testing.conformance.controllers import ControllerCase, Controllers, OverStore
+from toolwright.testing.conformance.drivers import DRIVER_CASES, DriverCase, DriverPlace
 from toolwright.testing.conformance.effects import EFFECTS
 from toolwright.testing.conformance.endings import ENDINGS
 from toolwright.testing.conformance.fair_shares import SHARES
@@ -93,6 +94,7 @@ __all__ = [
     "CASE_CLOCK",
     "CONNECTIONS",
     "CONTROLLER_CASES",
+    "DRIVER_CASES",
     "EFFECTS",
     "ENDINGS",
     "FILES",
@@ -133,6 +135,8 @@ __all__ = [
     "ControllerCase",
     "Controllers",
     "Database",
+    "DriverCase",
+    "DriverPlace",
     "InMemory",
     "ModelCase",
     "Models",
