@@ -169,8 +169,8 @@ class Remembered(Struct, gc=False):
     tool_id: str
     arguments: bytes
     end: ActiveCall | ToolOutcome
-    trace: str = ""
-    """The trace of the call that has the outcome."""
+    span: object = ""
+    """The mark of the span of the call that has the outcome."""
 
 
 class Suspension(Struct):

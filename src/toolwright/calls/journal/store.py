@@ -235,7 +235,7 @@ class StoreJournal:
             call.shares = other
             other.sharers = (*other.sharers, call)
             if call.span is not None and other.span is not None:
-                call.span.link(other.span.trace, "shared")
+                call.span.link(other.span.mark, "shared")
         else:
             _link(call, entry)
             call.key = key
