@@ -52,7 +52,7 @@ class SqlCallHistory:
                     found += [each for each in self._bundled(connection, bundled, values) if each[0] < place][:limit]
                 last, rest = place[0], limit - len(found)
                 if unfinished:
-                    rest = -1  # all of them: which of the three states each has is not in its row
+                    rest = 2**62  # all of them: which of the three states each has is not in its row
                 rows: Any = connection.execute(written, (int(min(last, _BUNDLED)), *values, rest)).fetchall()
                 found += [((float(number), ""), CallRow._make(row)) for number, *row in rows]
                 calls = self._calls([row for _, row in found], connection)

@@ -31,8 +31,8 @@ from toolwright.stores.sql.sessions.messages import list_messages, put_messages
 _NAMES = TurnRecord.__struct_fields__
 _COLUMNS = ", ".join(_NAMES)
 _LAST_NUMBER = (
-    "SELECT max((SELECT coalesce(max(number), 0) FROM turns WHERE session = ?1),"
-    " coalesce((SELECT last FROM turn_numbers WHERE session = ?1), 0))"
+    "SELECT max(last) FROM (SELECT max(number) AS last FROM turns WHERE session = ?1"
+    " UNION ALL SELECT last FROM turn_numbers WHERE session = ?1) AS numbers"
 )
 _LAST_CHARACTER = "\U0010ffff"
 _HEAD = f"SELECT {_COLUMNS} FROM turns WHERE session = ? AND ended_at IS NULL ORDER BY number LIMIT 1"
@@ -262,7 +262,7 @@ class SqlTurnStore:
 
 def list_query(of_session: bool, active: bool, by_prefix: bool) -> str:
     """The query of a list of turns: the session, the limit, and the bounds of the ids are its values."""
-    where = "session = ?1" if of_session else "?1 IS NULL"
+    where = "session = ?1" if of_session else "CAST(?1 AS TEXT) IS NULL"
     where += " AND ended_at IS NULL" if active else ""
     where += " AND id >= ?3 AND id < ?4" if by_prefix else ""
     # Few ids have the same beginning, and few turns are unfinished: these are found, and then sorted.
