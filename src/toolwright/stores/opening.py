@@ -1,7 +1,7 @@
 """Opening stores by their URL. Owns the registry of schemes; each scheme knows how its stores are opened.
 
-A location is a path, or a URL such as `sqlite:///agent.db` or `postgresql://host/database`. Another scheme comes from another package: by
-`register_scheme`, or by an entry point of the group `toolwright.stores` whose name is the scheme.
+A location is a path, or a URL such as `sqlite:///agent.db` or `postgresql://host/database`. Another scheme comes from
+another package: by `register_scheme`, or by an entry point of the group `toolwright.stores` whose name is the scheme.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 class Statement(NamedTuple):
-    """A statement of PostgreSQL. `lists` are the places of values that are JSON lists of text, and `nulls` the places of
-    those that it compares with NULL."""
+    """A statement of PostgreSQL. `lists` are the places of values that are JSON lists of text, and `nulls` the places
+    of those that it compares with NULL."""
 
     text: str
     lists: tuple[int, ...]

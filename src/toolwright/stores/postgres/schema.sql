@@ -33,6 +33,9 @@ CREATE INDEX unfinished_calls ON calls (queued_at) WHERE outcome IS NULL;
 -- Lists of calls show the newest first.
 CREATE INDEX calls_by_arrival ON calls (rowid);
 
+-- The calls of a batch, whose id is "batch_" and a hash: its beginning finds them, and keeps the index small.
+CREATE INDEX calls_of_batch ON calls (substr(batch, 7, 8));
+
 -- What is asked by those who only read. The intents of a batch are never in one row here, as they may be in SQLite: the
 -- shared queries find none.
 CREATE VIEW every_call AS
