@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Protocol, TypeAlias
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeAlias
 from urllib.parse import quote
 
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypeVar
@@ -24,6 +25,11 @@ from toolwright.session.session import Session
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Body = TypeVar("Body", default=None)
 Query = TypeVar("Query", default=None)
+LONGEST_ID = 500
+"""Characters of the id of a session, a call or a scope that comes over HTTP."""
+UNBOUNDED = ("path", "key")
+"""The parameters of paths that are no ids: the path of a file, and the key of a wait or a value."""
+Id = Annotated[str, Meta(min_length=1, max_length=LONGEST_ID)]
 SESSION = "session"
 """The name of the path parameter that is a session: the caller must have the scope there."""
 

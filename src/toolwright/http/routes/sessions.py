@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from toolwright.http.answers import JsonAnswer
 from toolwright.http.cursors import Page, PageQuery, page_of, read_cursor, write_cursor
-from toolwright.http.operations import SESSION, Operation, OtherAnswer, ServiceRequest
+from toolwright.http.operations import SESSION, Id, Operation, OtherAnswer, ServiceRequest
 from toolwright.http.problems import Problem, invalid, not_found
 from toolwright.ids import uuid7
 from toolwright.runtime.call_history import MemoryCallHistory
@@ -18,13 +18,11 @@ from toolwright.stores.contracts.archives import SessionInfo
 from toolwright.tools.service_protocols import Message, Sender
 from toolwright.tools.validation_messages import ArgumentProblem, preview
 
-SessionId = Annotated[str, Meta(min_length=1, max_length=500)]
-
 
 class NewSession(Struct, frozen=True, forbid_unknown_fields=True):
     """A session that is to be made."""
 
-    id: SessionId | None = None
+    id: Id | None = None
     """Its name in every process; by default a new one."""
     title: Annotated[str, Meta(min_length=1)] | None = None
     """A title for people; by default its id."""
