@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from tests.http.client import everyone, opened
-from tests.http.live import following, served
+from tests.http.live import served
+from tests.http.sse_client import following
 from tests.support import fail_after
 from toolwright import App, Runtime, ToolCall, tool
 from toolwright.http import create_app, events, sse

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.http.client import opened
-from tests.http.live_server import live
+from tests.http.live import live
 from tests.support import fail_after
 from toolwright import App, Policy, Rule, tool
 from toolwright.http import create_app

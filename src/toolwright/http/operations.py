@@ -136,6 +136,15 @@ class ServiceRequest(Generic[Body, Query]):
         if not self.sees(session):
             raise otherwise
 
+    def require_scope_in(self, session: str | None) -> None:
+        """Refuse a session that the client names, and in which the caller has not the scope; None is no session.
+
+        Raises:
+            Problem: 403.
+        """
+        if session is not None and not self.sees(session):
+            raise Problem(403, "forbidden", f"The token has not the scope {self.scope!r} in session {session!r:.200}")
+
     def link(self, *parts: str) -> str:
         """The path of something of the API, for a header: each part is encoded, whatever it has in it."""
         root: str = self.raw.scope.get("root_path", "")

@@ -14,7 +14,7 @@ from toolwright.calls.batch import Batch
 from toolwright.http.answers import JsonAnswer
 from toolwright.http.calls_json import CallShown, call_json
 from toolwright.http.checks import BodyCheck, not_json
-from toolwright.http.cursors import Page, PageQuery, page_of, read_cursor, write_cursor
+from toolwright.http.cursors import Page, PageQuery, page_from, read_cursor
 from toolwright.http.held_up import NAMED, EarlierCall, held_up, settle
 from toolwright.http.operations import LONGEST_ID, SESSION, Id, Operation, OtherAnswer, ServiceRequest
 from toolwright.http.outcome_json import outcomes_json
@@ -241,9 +241,7 @@ async def list_batches(request: ServiceRequest[None, PageQuery]) -> dict[str, An
     place = read_cursor(request.query.cursor, tuple[float, str])
     limit = request.query.limit
     found = await history_of(request.runtime).list_batches(request.path[SESSION], place, limit + 1)
-    shown = found[:limit]
-    more = write_cursor(shown[-1].first_at, shown[-1].batch) if len(found) > limit else None
-    return page_of([one.to_json() for one in shown], more)
+    return page_from(found, limit, lambda one: (one.first_at, one.batch))
 
 
 async def get_batch(request: ServiceRequest[None, WhichBatch]) -> dict[str, Any]:
@@ -270,7 +268,12 @@ async def cancel_batch(request: ServiceRequest[Cancel, WhichBatch]) -> dict[str,
     key, id = calls[0].key, calls[0].batch
     running = _running(request.runtime.session(key.session).batches, calls[0])
     if not running and any(call.outcome is None and not call.cut_off for call in calls):
-        raise Problem(409, "elsewhere", f"The batch {id!r:.200} runs on another server; cancel it there")
+        raise Problem(
+            409,
+            "elsewhere",
+            f"The batch {id!r:.200} runs in another process, and only that one can cancel it; send this to the server "
+            "that the batch was posted to. A turn and a run are cancelled from every server",
+        )
     for one in running:
         one.cancel(request.body.reason)
     return {"cancelled": bool(running)}

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from toolwright.http.calls_json import CallShown, CallWithParts, call_json, detail_json
 from toolwright.http.cursors import Cursor, Limit, Page, page_of, read_cursor, write_cursor
 from toolwright.http.operations import LONGEST_ID, SESSION, Id, Operation, ServiceRequest
-from toolwright.http.problems import Problem, not_found
+from toolwright.http.problems import not_found
 from toolwright.runtime.runtime import history_of
 from toolwright.stores.contracts.call_history import CallFilters, Place, PlacedCall
 from toolwright.stores.contracts.journal import CallKey
@@ -38,8 +38,7 @@ class WhichScope(Struct, frozen=True, kw_only=True):
 async def list_calls(request: ServiceRequest[None, CallQuery]) -> dict[str, Any]:
     """Calls, the newest first."""
     query = request.query
-    if query.session is not None and not request.sees(query.session):
-        raise Problem(403, "forbidden", f"The token has not the scope 'read' in session {query.session!r:.200}")
+    request.require_scope_in(query.session)
     filters = CallFilters(session=query.session, tool=query.tool, status=query.status, batch=query.batch)
     shown, place = await seen_calls(request, filters, read_cursor(query.cursor, tuple[float, str]), query.limit)
     return page_of([call_json(one.call) for one in shown], None if place is None else write_cursor(*place))

@@ -69,8 +69,7 @@ async def events(request: ServiceRequest[None, EventQuery]) -> EventStream | dic
     Otherwise the answer is a page of those that are there.
     """
     query = request.query
-    if query.session is not None:
-        request.require(query.session, Problem(403, "forbidden", "The token has not the scope in this session"))
+    request.require_scope_in(query.session)
     wanted = wanted_of(request)
     after = event_id(request.raw.headers.get(HEADER), query.after)
     if request.accepts(MEDIA_TYPE):

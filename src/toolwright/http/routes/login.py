@@ -12,7 +12,7 @@ from toolwright.http.access.refusals import Unauthenticated
 from toolwright.http.access.sign_in import set_cookie
 from toolwright.http.access.tokens import LoginInfo
 from toolwright.http.answers import JsonAnswer
-from toolwright.http.cursors import Page, PageQuery, page_of, read_cursor, write_cursor
+from toolwright.http.cursors import Page, PageQuery, page_from, read_cursor
 from toolwright.http.operations import Operation, ServiceRequest
 from toolwright.http.problems import not_found
 
@@ -77,8 +77,7 @@ async def list_logins(request: ServiceRequest[None, PageQuery]) -> dict[str, Any
     place, limit = read_cursor(request.query.cursor, tuple[str]), request.query.limit
     tokens = await request.service.sign_in.tokens()
     found = await tokens.logins(None if place is None else place[0], limit + 1)
-    shown = found[:limit]
-    return page_of([one.to_json() for one in shown], write_cursor(shown[-1].id) if len(found) > limit else None)
+    return page_from(found, limit, lambda one: (one.id,))
 
 
 async def end_login(request: ServiceRequest) -> dict[str, Any]:
