@@ -54,6 +54,14 @@ class StoreLost(StoreError):
     """The file of an open store was deleted, moved, replaced or truncated: it can store nothing more."""
 
 
+class DriverError(ToolwrightError):
+    """A driver, which brings work to workers, is not usable."""
+
+
+class DriverUnavailable(DriverError):
+    """A driver cannot be reached now. Nothing is lost by that: the work is in the store, and is offered again."""
+
+
 class MachineError(ToolwrightError):
     """The machine has no thread, process or memory for a call, which did not run. It is never a tool's outcome.
 
@@ -95,7 +103,11 @@ class RunError(ServiceError):
 
 class RunRefused(RunError):
     """The policy of its starter does not let a run, schedule or trigger be started: `code` is "denied",
-    "needs_approval" where nobody can be asked, or "policy_error"."""
+    "needs_approval" where nobody can be asked, or "policy_error". `rule` is the name of the rule that decided so."""
+
+    def __init__(self, message: str, code: str, rule: str | None = None) -> None:
+        super().__init__(message, code)
+        self.rule = rule
 
 
 class TurnError(ServiceError):

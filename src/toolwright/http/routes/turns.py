@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from toolwright.errors import TurnError
 from toolwright.http.answers import JsonAnswer
-from toolwright.http.cursors import Cursor, Limit, Page, page_of, read_cursor, write_cursor
+from toolwright.http.cursors import Cursor, Limit, Page, page_from, read_cursor
 from toolwright.http.events import feed_of
 from toolwright.http.operations import Operation, OtherAnswer, ServiceRequest
 from toolwright.http.outcome_json import outcomes_json
@@ -22,7 +22,6 @@ from toolwright.tools.turn_protocols import Budget, Delivery, TurnClient, TurnEv
 
 Text = Annotated[str, Meta(min_length=1)]
 _LAST = "last-event-id"
-_MOST_TURNS = 100_000
 _ENDED = frozenset({"answered", "out_of_budget", "cancelled", "failed"})
 
 
@@ -125,12 +124,9 @@ async def list_turns(request: ServiceRequest[None, TurnQuery]) -> dict[str, Any]
     """The turns of a session, the newest first."""
     query = request.query
     place = read_cursor(query.cursor, tuple[int])
-    # Turns have no verb that begins at a place; a conversation has few of them.
-    found = await request.session().turns(active=query.active, limit=_MOST_TURNS)
-    rest = [one for one in found if place is None or one.number < place[0]]
-    shown = rest[: query.limit]
-    more = write_cursor(shown[-1].number) if len(rest) > query.limit else None
-    return page_of([one.to_json() for one in shown], more)
+    before = None if place is None else place[0]
+    found = await request.session().turns(active=query.active, limit=query.limit + 1, before=before)
+    return page_from(found, query.limit, lambda one: (one.number,))
 
 
 async def get_turn(request: ServiceRequest) -> object:
