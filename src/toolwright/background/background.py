@@ -4,7 +4,7 @@ Handles, clients and triggers are made of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from functools import cached_property
 
@@ -23,17 +23,25 @@ class Background:
     """The store of background runs, and the worker that runs them here, if this runtime has one.
 
     `worker` is True for a worker from the beginning, False for none, and None for one that begins when this runtime
-    first starts a run or a schedule. `chores` are the worker's duties beside its runs.
+    first starts a run or a schedule. `chores` are the worker's duties beside its runs; `next_chore` gives the instant
+    of the next of them that nobody tells of.
     """
 
     def __init__(
-        self, shared: SharedParts, sessions: OpenSessions, *, worker: bool | None, chores: Sequence[Chore] = ()
+        self,
+        shared: SharedParts,
+        sessions: OpenSessions,
+        *,
+        worker: bool | None,
+        chores: Sequence[Chore] = (),
+        next_chore: Callable[[], float | None] = lambda: None,
     ) -> None:
         self.shared = shared
         self.sessions = sessions
         self.worker: Worker | None = None
         self._wanted = worker
         self._chores = chores
+        self._next_chore = next_chore
         self._drained = False
 
     @cached_property
@@ -44,7 +52,7 @@ class Background:
     @cached_property
     def watch(self) -> ChangeWatch:
         """Wakes the waiters for a run here when it changed."""
-        return ChangeWatch(self.store, self.shared.clock, alone=self.shared.alone)
+        return ChangeWatch(self.store, self.shared.clock, self.shared.news)
 
     def enter(self, call: CallKey) -> None:
         """Let the call of a run be sent signals, also before it begins."""
@@ -100,4 +108,6 @@ class Background:
             # Not inside the call that first started a run: the worker's runs are not part of that call.
             context = copy_context()
             context.run(CURRENT.set, None)
-            self.worker = context.run(Worker, self.store, self.shared, self.sessions, self.watch, self._chores)
+            self.worker = context.run(
+                Worker, self.store, self.shared, self.sessions, self.watch, self._chores, self._next_chore
+            )

@@ -27,8 +27,15 @@ LEASE = 30.0
 """Seconds that a worker may be silent before another takes its runs."""
 RENEW = 10.0
 """Seconds between two renewals."""
-LOOK = 0.5
-"""Seconds between two looks for something to do."""
+LOOK = 2.0
+"""Seconds between two looks for runs whose lease has ended, of which nobody tells."""
+LOOK_ALONE = 0.5
+"""Seconds between two looks for something to do, where no store tells any news."""
+LONGEST_LOOK = 30.0
+"""Seconds between two looks for all there may be to do, where nobody tells of anything."""
+
+SHORTEST_PAUSE = 0.1
+"""Seconds between two looks, where each finds that something should be done by now."""
 
 Chore = Callable[[float], Awaitable[bool]]
 """Something else that a worker does each time it looks, at an instant; True when there may be more to do at once."""
@@ -94,6 +101,7 @@ class Worker:
         sessions: OpenSessions,
         watch: ChangeWatch,
         chores: Sequence[Chore] = (),
+        next_chore: Callable[[], float | None] = lambda: None,
     ) -> None:
         self.name = f"worker_{uuid7()}"
         self.capacity = shared.policy.background_per_worker
@@ -105,6 +113,7 @@ class Worker:
         self._clock = shared.clock
         self._watch = watch
         self._chores = chores
+        self._next_chore = next_chore
         self._alive: dict[str, ClaimedRun] = {}
         self._held: dict[str, ClaimedRun] = {}
         self._faulty: list[ClaimedRun] = []
@@ -117,6 +126,7 @@ class Worker:
         self._ended = False
         self.lost: asyncio.Future[StoreLost] = asyncio.get_running_loop().create_future()
         """Done when the file of its store was deleted or replaced: its work can never be written any more."""
+        self._listening = shared.news.listen(self.poke)
         self._loop = asyncio.ensure_future(self._serve())
 
     @property
@@ -153,6 +163,7 @@ class Worker:
             self._fewer.clear()
             await self._pause(left, self._fewer)
         self._ended = True
+        self._listening.stop()
         self._wake.set()
         # Not cancelled: a run that is just being claimed would have no worker until the lease ends.
         await self._loop
@@ -177,16 +188,30 @@ class Worker:
         self._watch.ring([running.id for running in held])
 
     async def _serve(self) -> None:
+        next_look = 0.0
         while True:
+            told = self._wake.is_set() or not self._shared.news.comes or self._clock.monotonic() >= next_look
             self._wake.clear()
             if self._ended:
                 return
             await self._try(self._hold_on())
             if not self._stopping:
-                for chore in self._chores:
-                    await self._try(self._do(chore))
+                next_chore = self._next_chore()
+                if told or (next_chore is not None and next_chore <= self._clock.now()):
+                    next_look = self._clock.monotonic() + LONGEST_LOOK
+                    for chore in self._chores:
+                        await self._try(self._do(chore))
                 await self._try(self._claim())
-            await self._pause(LOOK, self._wake)
+            await self._pause(self._patience(), self._wake)
+
+    def _patience(self) -> float:
+        """Seconds until something must be done, whatever anybody tells."""
+        look = LOOK if self._shared.news.comes else LOOK_ALONE
+        patience = min(look, self._renewed + RENEW - self._clock.monotonic())
+        next_at = self._next_chore()
+        if next_at is not None:
+            patience = min(patience, next_at - self._clock.now())
+        return max(patience, SHORTEST_PAUSE)
 
     async def _try(self, work: Awaitable[None]) -> None:
         """Do one of its duties. An error must cost neither the other duties nor the held runs."""

@@ -100,6 +100,7 @@ def wire(
         deps=deps,
         tracing=app.telemetry,
         effects=storage.effects,
+        news=storage.news,
         new_journal=storage.new_journal,
         stores=storage.stores,
         forget_session=storage.forget_session,
@@ -145,7 +146,11 @@ def wire(
         note=lambda action, turn, session: background.note_turn(action, turn, session),
     )
     background = Background(
-        shared, sessions, worker=options.get("worker"), chores=[scheduler.fire_due, turns.take_free]
+        shared,
+        sessions,
+        worker=options.get("worker"),
+        chores=[scheduler.fire_due, turns.take_free],
+        next_chore=lambda: scheduler.next_at,
     )
     return Parts(
         app=app,

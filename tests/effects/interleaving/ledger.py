@@ -180,7 +180,9 @@ class Ledger:
     def _end_wait(self, disk: Any, key: WaitKey, resolution: Any, result: Any) -> None:
         row = disk.rows.calls.get(key.call)
         wait = None if row is None else row.waits.get(key)
-        if result is None and wait is not None and (key, self.life[key.call]) not in self.standing:
+        if wait is None or wait.resolution is None:
+            return  # The call is another's by now: nothing was written.
+        if result is None and (key, self.life[key.call]) not in self.standing:
             self._wrote(disk, "end_wait", key.call)
             self._stands(key, wait.resolution)
 

@@ -21,14 +21,15 @@ from toolwright.calls.journal_contract import Concluded, Started
 from toolwright.calls.redact import written_arguments
 from toolwright.calls.suspend.connection_wait import restore_connections
 from toolwright.clock import Clock, Timer
+from toolwright.effects.store_news import StoreNews
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Ended, Entry, Intent, JournalStore
 from toolwright.stores.contracts.turns import TURN_SCOPE
 from toolwright.tools.claims import PARALLEL
 from toolwright.tools.outcome import ToolOutcome
 
-POLL = 0.05
-"""Seconds between two looks at a call that runs in another process."""
+LONGEST_LOOK = 5.0
+"""Seconds between two looks at a call that runs in another process, where the store tells nothing of it."""
 RETRY = 1.0
 """Seconds between two attempts to release calls that could not be released."""
 Then = Concluded[ActiveCall]
@@ -41,9 +42,10 @@ _key = functools.partial(tuple.__new__, CallKey)
 class StoreJournal:
     """The journal of a runtime, in a store that outlives the process."""
 
-    def __init__(self, store: JournalStore, clock: Clock) -> None:
+    def __init__(self, store: JournalStore, clock: Clock, news: StoreNews) -> None:
         self._store = store
         self._clock = clock
+        self._news = news
         self._live: dict[CallKey, ActiveCall] = {}
         self._beginning: list[list[Intent]] = []
         self._unreleased = _Unreleased(store, clock, self._is_live)
@@ -67,10 +69,13 @@ class StoreJournal:
             return
         intents = [_intent(call, _key((session, scope, call.call_id)), batch, now, under) for call in waiting]
         refusals = [_intent(call, _key((session, scope, call.call_id)), batch, now) for call in refused]
-        while not await self._written(waiting, intents, refused, refusals):
+        if not await self._written(waiting, intents, refused, refusals):
             owner.leave_queue(waiting)
             intents = [one if one.starts_at is None else replace(one, starts_at=None) for one in intents]
-            await self._clock.sleep(POLL)
+            with self._news.bell() as bell:
+                while not await self._written(waiting, intents, refused, refusals):
+                    owner.leave_queue(waiting)
+                    await bell.wait(LONGEST_LOOK)
         for call, intent in zip(waiting, intents, strict=True):
             if call.outcome is not None and call.outcome.status == "connection_required":
                 await self._run_again(call, intent.key, call.outcome)

@@ -23,7 +23,9 @@ import apsw
 from toolwright.crash_seams import CommitSeam
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.private_files import make_if_missing, tighten
+from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.sqlite.core.faults import reason, store_error
+from toolwright.stores.sqlite.core.news import News
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer_queue import WriterQueue
 
@@ -87,6 +89,7 @@ class Writer:
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._ringing: set[asyncio.AbstractEventLoop] = set()
         self.commits = 0
+        self._news = News(place)
         self._sync = sync
         self._synced = sync == "full"
         self._connection = self._open(prepare, sync, vfs)
@@ -112,12 +115,37 @@ class Writer:
         """
         return self._ask(_Job(work, False))
 
-    def _ask(self, job: _Job) -> asyncio.Future[Any]:
+    async def news(self, after: Cursor | None, patience: float, own: bool) -> Cursor:
+        """Wait for news, as `Store.news` does.
+
+        Raises:
+            StoreError: the store is closed, or is closed meanwhile.
+        """
+        if fault := self._unusable():
+            raise fault
+        news = self._news.add(after, own)
+        self._bell.put(None)
+        try:
+            done, _ = await asyncio.wait({news}, timeout=None if after is None else patience)
+            return after if after is not None and not done else await news
+        except asyncio.CancelledError:
+            if news.cancelled() and (fault := self._unusable()):
+                raise fault from None
+            raise
+        finally:
+            news.cancel()
+
+    def _unusable(self) -> StoreError | None:
         if self._closed:
-            job.future.set_exception(StoreError(f"The store {str(self._path)!r} is closed; open it again"))
-        elif self._process != os.getpid():
+            return StoreError(f"The store {str(self._path)!r} is closed; open it again")
+        if self._process != os.getpid():
             remedy = "open it again in each process after a fork"
-            job.future.set_exception(StoreError(f"The store {str(self._path)!r} was opened elsewhere; {remedy}"))
+            return StoreError(f"The store {str(self._path)!r} was opened elsewhere; {remedy}")
+        return None
+
+    def _ask(self, job: _Job) -> asyncio.Future[Any]:
+        if self._closed or self._process != os.getpid():
+            job.future.set_exception(self._unusable() or StoreError(f"The store {str(self._path)!r} is closed"))
         else:
             loop = job.loop
             self._jobs.append(job)
@@ -271,13 +299,16 @@ class Writer:
         jobs = self._jobs
         commit = self._commit if self._seam is None else self._seam.around(self._commit)
         while True:
-            self._bell.get()
+            with contextlib.suppress(queue.Empty):
+                self._bell.get(timeout=self._news.due())
             # Read before the jobs: once it is closed no job is added, and all earlier ones are found.
             closed = self._closed
             while jobs:
                 commit([jobs.popleft() for _ in range(len(jobs))])
             if closed:
                 break
+            self._news.look(self._connection, self.commits)
+        self._news.close()
         self._connection.close()
 
     def _commit(self, jobs: list[_Job]) -> None:
