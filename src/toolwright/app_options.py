@@ -60,6 +60,7 @@ class OpeningOptions(TypedDict, total=False):
     clock: Clock | None
     call_log: CallLog | None
     worker: bool | None
+    driver: str | None
 
 
 class OpenOptions(OpeningOptions, total=False):
@@ -176,7 +177,7 @@ _OPTIONS: dict[str, tuple[Fits, str]] = {
     "after": (_is(Iterable), "a list of functions"),
     "projector": (_or_none(is_projector), "a function of an outcome, or of an outcome and its call, sync or async"),
     "around": (_is(Iterable), "a list of functions under @contextlib.contextmanager"),
-    "telemetry": (_or_none(_has("call", "turn", "model_call", "current", "inside", "opened")), "Telemetry(...)"),
+    "telemetry": (_or_none(_has("calls", "turn", "model_call", "current", "inside", "opened")), "Telemetry(...)"),
     "call_log": (_or_none(_has("open", "close")), "an object with open(record) and close(record)"),
     "events_file": (_or_none(_is(str, Path)), "the path of a file"),
     "clock": (_or_none(_has("now", "monotonic", "call_at", "sleep")), "a Clock, such as SystemClock()"),
@@ -194,6 +195,7 @@ _OPTIONS: dict[str, tuple[Fits, str]] = {
     "budget": (_or_none(_is(Budget)), "Budget(...)"),
     "context": (_or_none(_is(ContextWindow)), "ContextWindow(...)"),
     "worker": (_or_none(_is(bool)), "True, False or None"),
+    "driver": (_or_none(_is(str)), "'store', or a URL such as 'temporal://127.0.0.1:7233/default?queue=agent'"),
     "lifespan": (
         _or_none(lambda given: _is_lifespan(given)),
         "a function without parameters under @contextlib.asynccontextmanager",

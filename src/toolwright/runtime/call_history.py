@@ -18,6 +18,13 @@ class MemoryCallHistory:
 
     async def list_calls(self, filters: CallFilters, before: Place | None, limit: int) -> list[PlacedCall]:
         found = self._log.query(session=filters.session, tool=filters.tool, batch=filters.batch, status=filters.status)
+        if filters.text is not None:
+            words = filters.text.casefold()
+            found = [
+                record
+                for record in found
+                if any(words in name.casefold() for name in (record.call_id, record.batch, record.tool, record.session))
+            ]
         placed = [PlacedCall(_place(record), _call(record)) for record in found]
         placed.sort(key=lambda one: one.place, reverse=True)
         return [one for one in placed if before is None or one.place < before][:limit]
@@ -34,13 +41,17 @@ class MemoryCallHistory:
         batches.sort(key=lambda one: (one.first_at, one.batch), reverse=True)
         return [one for one in batches if before is None or (one.first_at, one.batch) < before][:limit]
 
-    def sessions(self) -> dict[str, tuple[int, int]]:
-        """How many calls each session has, and how many of them are unfinished."""
+    def sessions(self, only: str | None = None) -> dict[str, tuple[int, int]]:
+        """How many calls each session has, or only one, and how many of them are unfinished."""
         counted: dict[str, tuple[int, int]] = {}
-        for record in self._log:
+        for record in self._log if only is None else self._log.query(session=only):
             calls, unfinished = counted.get(record.session, (0, 0))
             counted[record.session] = (calls + 1, unfinished + (record.outcome is None))
         return counted
+
+    async def find_sessions(self, text: str) -> list[str]:
+        words = text.casefold()
+        return sorted(id for id in {record.session for record in self._log} if words in id.casefold())
 
     async def batch_calls(self, batch: str, session: str | None = None) -> list[PastCall]:
         found = self._log.query(session=session, batch=batch)

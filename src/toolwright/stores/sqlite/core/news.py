@@ -14,7 +14,8 @@ from collections import deque
 import apsw
 
 from toolwright.stores.contracts.journal import Cursor
-from toolwright.stores.sqlite.core.codec import one
+from toolwright.stores.sql.codec import one
+from toolwright.stores.sqlite.core.connection import SqliteConnection
 from toolwright.stores.sqlite.core.owners import is_alive, owner_numbers
 from toolwright.stores.sqlite.core.store_file import StorePlace
 
@@ -65,7 +66,7 @@ class News:
             return 0.0
         return max(0.0, self._next - time.monotonic())
 
-    def look(self, connection: apsw.Connection, commits: int) -> None:
+    def look(self, connection: SqliteConnection, commits: int) -> None:
         """Look for news if it is time, and answer those who wait. `commits` is how often this owner has written."""
         while self._new:
             self._waiters.append(self._new.popleft())
