@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
+from collections.abc import Callable
 
 import apsw
 
@@ -40,8 +41,11 @@ class _Waiter:
 class News:
     """The news of one open store. `add` is called on event loops, and all else on the thread of the writer."""
 
-    def __init__(self, place: StorePlace | None) -> None:
+    def __init__(self, place: StorePlace | None, connection: SqliteConnection, commits: Callable[[], int]) -> None:
+        """`commits` gives how often this owner has written."""
         self._place = place
+        self._connection = connection
+        self._commits = commits
         self._new: deque[_Waiter] = deque()
         self._waiters: list[_Waiter] = []
         self._version: int | None = None
@@ -66,8 +70,8 @@ class News:
             return 0.0
         return max(0.0, self._next - time.monotonic())
 
-    def look(self, connection: SqliteConnection, commits: int) -> None:
-        """Look for news if it is time, and answer those who wait. `commits` is how often this owner has written."""
+    def look(self) -> None:
+        """Look for news if it is time, and answer those who wait."""
         while self._new:
             self._waiters.append(self._new.popleft())
         if not self._waiters:
@@ -77,7 +81,7 @@ class News:
             return
         self._next = now + PAUSE
         try:
-            version: int | None = one(connection, "PRAGMA data_version")
+            version: int | None = one(self._connection, "PRAGMA data_version")
         except apsw.Error:
             version = None  # Whoever is told reads the store, and is told what is wrong.
         if version != self._version or version is None:
@@ -87,6 +91,7 @@ class News:
             self._owners_next = now + OWNERS_PAUSE
             self._look_at_owners(self._place)
         left: list[_Waiter] = []
+        commits = self._commits()
         for waiter in self._waiters:
             after = waiter.after
             if after is None or self._others > after[0] or (waiter.own and commits > after[1]):
@@ -95,7 +100,7 @@ class News:
                 left.append(waiter)
         self._waiters = left
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Answer everybody: there are no news any more."""
         self._waiters += self._new
         self._new.clear()
