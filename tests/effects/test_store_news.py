@@ -15,7 +15,7 @@ from toolwright.stores.contracts.sessions import Quota
 QUOTA = Quota(100, 10_000)
 
 
-@tool(timeout=None)
+@tool
 async def bill(ctx: ToolContext) -> str:
     """Wait until the bill is paid."""
     paid: str = await ctx.wait(ctx.event_key("paid"))
@@ -32,7 +32,7 @@ async def test_a_resolution_of_another_process_wakes_a_call_that_looked_at_the_s
         looks.append(since)
         return await arrivals(since)
 
-    store.waits.arrivals = counted
+    store.waits.arrivals = counted  # type: ignore[method-assign]
     async with (
         fail_after(30),
         Runtime.open(store, tools=[bill]) as runtime,
