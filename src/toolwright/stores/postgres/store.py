@@ -18,6 +18,7 @@ from toolwright.ids import uuid7
 from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.contracts.sessions import Sealed
 from toolwright.stores.postgres.address import Address
+from toolwright.stores.postgres.batches import PostgresBatches
 from toolwright.stores.postgres.connection import PostgresConnection
 from toolwright.stores.postgres.faults import cannot_connect, reason
 from toolwright.stores.postgres.life import LeaseTime, Life, lease_time
@@ -59,11 +60,13 @@ class PostgresStore:
         except BaseException:
             self.life.end()
             raise
-        self.journal = SqlJournalStore(self._writer, self.life, self.owner, bundles=False)
+        self.journal = SqlJournalStore(self._writer, self.life, self.owner, PostgresBatches(self.owner))
         self.waits = SqlWaitStore(self._writer, self.owner, secret)
         reader = functools.partial(Writer, address, self.owner, sync)
         self._changes = changes = Changes(self._writer, self.owner, reader, clock, lease_time)
-        self.services = SqlServiceStores(changes, self.life, self.owner, self._snapshot)
+        self.services = SqlServiceStores(
+            changes, self.life, self.owner, self._snapshot, read_settled=self._writer.read_settled
+        )
 
     @classmethod
     async def open(
