@@ -131,8 +131,7 @@ class Batch:
         if type(given) is not list and (isinstance(given, (str, Mapping)) or not isinstance(given, Iterable)):
             raise unusable("batch", given, "a list of calls")
         for position, each in enumerate(given):
-            call = ActiveCall()
-            call.fill(env, self, position)
+            call = ActiveCall(env, self, position)
             prepare(call, each, snapshot, seen, most, unchecked)
             raw, tool, given_secret = call.raw, call.tool, False
             if tool is not None:
