@@ -235,6 +235,8 @@ class ActiveCall(PreparedCall, eq=False):
     attempt: int = 0
     ran: bool = False
     started: float | None = None
+    # True once its code waits, and so has a task of its own, which `task` is until the call ends.
+    in_task: bool = False
     task: asyncio.Task[None] | None = None
     handed_over: bool = False
     expired: bool = False
