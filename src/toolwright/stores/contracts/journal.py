@@ -118,7 +118,7 @@ class Ended(Struct, frozen=True, gc=False):
 class JournalStore(Protocol):
     """The contract of a journal in a database.
 
-    Implemented by `stores/sqlite/calls/journal.py` and `effects/memory.py`.
+    Implemented by `stores/sql/calls/journal.py` and `effects/memory.py`.
 
     A write is durable once its method has returned, as durable as the store promises to be when it is opened. Several
     processes may use one store; `owner` names this one. An owner is alive until its process ends or closes the `Store`,
@@ -144,8 +144,9 @@ class JournalStore(Protocol):
         another living owner runs one of the calls, nothing is written at all: a batch that waits must not hold calls
         that another owner may be waiting for.
 
-        The entries of `refused`, calls that cannot run, come last. They are only looked up. Calls of a background run
-        are begun, and written with their outcome where they were refused, only while a worker of this owner has it.
+        The entries of `refused`, calls that cannot run or that this process runs already, come last. They are only
+        looked up. Calls of a background run are begun, and written with their outcome where they were refused, only
+        while a worker of this owner has it.
         """
         ...
 

@@ -118,7 +118,7 @@ class Renewal(NamedTuple):
 class RunStore(Protocol):
     """The contract of background runs in a database. A write is durable once its method has returned.
 
-    Implemented by `stores/sqlite/background/runs.py`.
+    Implemented by `stores/sql/background/runs.py`.
 
     A worker holds a lease on the runs it executes: a number of seconds by the clock of the store, which is never set
     like a wall clock. The parameter `at` is an instant for people. Only the holder of the newest token may report, end
