@@ -47,12 +47,12 @@ class Subscription:
 
     def push(self, event: AnyEvent) -> None:
         """Queue an event; called by the hub."""
-        important = self._important
+        important, light = self._important, self._light
         if event.droppable:
-            self._light.append((self._passed + len(important), event))
+            light.append((self._passed + len(important), event))
         else:
             important.append(event)
-        if len(important) + len(self._light) > self.limit:
+        if len(important) + len(light) > self.limit:
             self._drop()
         if self._waiter is not None:
             # One tick of the loop later, so that events of this tick and the next wake the reader once.

@@ -483,6 +483,7 @@ class Launch:
         "_knows_one",
         "_lane",
         "_limits",
+        "_plans",
         "_prepares",
         "_was_left",
     )
@@ -494,6 +495,8 @@ class Launch:
         self._prepares = prepares
         self._context = context = batch.context
         self._env = context.env
+        # By tool; calls with a timeout of their own have plans of their own.
+        self._plans: dict[Tool, ToolPlan] = context.plans if batch.timeout is None else {}
         self._driver: asyncio.Task[None] | None = None
         self._knows_one = False  # True once the journal knew a call that was queued early
         self._called_off: dict[int, str] = {}  # reasons by the positions of calls that were stopped before the launch
@@ -653,7 +656,7 @@ class Launch:
     def _launch(self, again: ActiveCall | None = None) -> None:
         """Authorise and schedule each call, or one that waited. The schedule starts it when its turn comes."""
         batch, context, policy = self._batch, self._context, self._context.policy
-        siblings = None if self._above is None else ClaimIndex()
+        siblings, plans = None if self._above is None else ClaimIndex(), self._plans
         calls = list(self._calls) if again is None else [again]
         if again is None and policy.on_loop != "ignore":
             new = [call for call in calls if call.outcome is None and call.answer is None]
@@ -670,7 +673,7 @@ class Launch:
                 continue
             if call.past is not None and stop_reason is None and wait_again(call, call.past, self._launch):
                 continue
-            plan = self._plan(call, tool)
+            plan = call.plan = plans.get(tool) or self._plan(tool)
             if plan.allowed_by is None:
                 verdict = authorise(call, context.judge, approved=call.asked)
                 if call.outcome is not None:
@@ -709,12 +712,12 @@ class Launch:
         if queue_timeout is not None:
             limit_queue(call, queue_timeout)
 
-    def _plan(self, call: ActiveCall, tool: Tool) -> ToolPlan:
+    def _plan(self, tool: Tool) -> ToolPlan:
+        """Make the plan of a tool, which is in `_plans` from then on."""
         context, timeout = self._context, self._batch.timeout
         plan = context.plans.get(tool) or context.plan(tool, timeout_of(tool.definition, context.policy))
         if timeout is not None:
-            plan = plan.with_timeout(context.env.deadlines, timeout)
-        call.plan = plan
+            plan = self._plans[tool] = plan.with_timeout(context.env.deadlines, timeout)
         return plan
 
     # --- calls that are queued while the journal writes their intents
@@ -733,7 +736,7 @@ class Launch:
         self._lane.waits_for_journal = True
         for call in self._calls:
             if call.outcome is None and call.answer is None and call.tool is not None and call.phase is NEW:
-                plan = self._plan(call, call.tool)
+                plan = call.plan = self._plans.get(call.tool) or self._plan(call.tool)
                 if plan.allowed_by is None:
                     return
                 call.decided_by = plan.allowed_by or call.decided_by
