@@ -47,12 +47,12 @@ class Subscription:
 
     def push(self, event: AnyEvent) -> None:
         """Queue an event; called by the hub."""
-        important, light = self._important, self._light
+        important = self._important
         if event.droppable:
-            light.append((self._passed + len(important), event))
+            self._light.append((self._passed + len(important), event))
         else:
             important.append(event)
-        if len(important) + len(light) > self.limit:
+        if len(important) + len(self._light) > self.limit:
             self._drop()
         if self._waiter is not None:
             # One tick of the loop later, so that events of this tick and the next wake the reader once.

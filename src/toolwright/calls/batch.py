@@ -62,6 +62,7 @@ class Batch:
         "_calls",
         "_ended",
         "_failed_call",
+        "_given_secret",
         "_launch",
         "_left",
         "_names",
@@ -112,7 +113,7 @@ class Batch:
         self._launch: Launch | None = None
         self._watchers: Watchers | None = None
         self._all_well = True
-        self._prepares = False
+        self._prepares = self._given_secret = False
         self._calls = self._prepare(calls, snapshot, nested_source)
         self._left = left = len(self._calls)
         self._outcomes: list[ToolOutcome | None] = [None] * left
@@ -139,7 +140,7 @@ class Batch:
                 if tool.prepare is not None:
                     self._prepares = True
                 if tool.definition.secret is not None:
-                    given_secret = True
+                    given_secret = self._given_secret = True
                     learn_secret(call, at_once=at_once)
             if parent is not None:
                 call.parent_id, call.source, call.depth = parent.call_id, nested_source, parent.depth + 1
@@ -181,11 +182,11 @@ class Batch:
             raise
         queued = env.monotonic()
         offset = clock.now() - queued
-        redactor, session, recorder = env.redactor, env.session_id, self.context.recorder
+        session, recorder = env.session_id, self.context.recorder
+        plain = env.redactor is None and not self._given_secret
         open_record = recorder.open_record
         for call in calls:
             tool = call.tool
-            plain = redactor is None and (tool is None or tool.definition.secret is None)
             call.record = record = CallRecord(
                 session,
                 id,
