@@ -20,6 +20,7 @@ from toolwright.calls.context import BatchContext, ToolPlan
 from toolwright.calls.environment import CallEnvironment
 from toolwright.calls.policy import Policy
 from toolwright.calls.prepare.prepare import PreparedCall
+from toolwright.calls.quick_fields import quick_fields
 from toolwright.calls.record import CallRecord
 from toolwright.calls.redactor import Stream
 from toolwright.calls.schedule.admission import Ticket
@@ -159,6 +160,7 @@ class Past(Struct):
     """True while somebody may have the key of its completion from the execution that was cut off."""
 
 
+@quick_fields
 class Remembered(Struct, gc=False):
     """A call that was given an id, as it was given: a hook may replace its arguments later. `journal/memory.py` alone
     makes and writes it.
@@ -209,6 +211,7 @@ _LATER: Any = None
 """In the place of a part that a later stage makes, before anybody asks for it."""
 
 
+@quick_fields
 class ActiveCall(PreparedCall, eq=False):
     """One call from its submission to its outcome. It has exactly one outcome, whatever happens."""
 
@@ -281,13 +284,6 @@ class ActiveCall(PreparedCall, eq=False):
     def stopping(self) -> bool:
         """True once the call should stop."""
         return self.expired or self.cancel_reason is not None or self.concluded
-
-
-# A struct is made in C with all its defaults, in half the time of a class with slots. But its own `__setattr__` takes
-# three times as long as that of other objects: it looks whether the garbage collector must know the struct from now on.
-# That one knows every call from the start, since a call has an environment.
-ActiveCall.__setattr__ = object.__setattr__  # type: ignore[method-assign]
-ActiveCall.__delattr__ = object.__delattr__  # type: ignore[method-assign]
 
 
 CURRENT: ContextVar[ActiveCall | None] = ContextVar("toolwright_call", default=None)

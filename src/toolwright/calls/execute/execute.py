@@ -40,6 +40,7 @@ from toolwright.calls.execute.retry import before_another
 from toolwright.calls.execute.timeout import end_queue_time
 from toolwright.calls.failures import deadlocked, internal
 from toolwright.calls.finalise.finalise import finish, settle
+from toolwright.calls.quick_fields import quick_fields
 from toolwright.calls.schedule.admission import Ticket
 from toolwright.calls.suspend.context_services import make_context
 from toolwright.calls.suspend.suspend import park, rejoined
@@ -134,6 +135,7 @@ class CallTicket(Ticket):
         end_now(self.call, deadlocked(others))
 
 
+@quick_fields
 class Lane(Struct):
     """The calls of one batch that may start now, in copies of the context their batch was started in.
 

@@ -123,12 +123,12 @@ class Admission:
         """
         ticket.order = self._runtime.next_order()
         ticket.admission = self
-        parent = ticket.parent
+        parent, claims = ticket.parent, ticket.claims
         index = ticket.index = self._index if parent is None else self._nest(parent, ticket, siblings)
-        if ticket.claims is PARALLEL and not index.exclusive:
+        if claims is PARALLEL and not index.exclusive:
             index.shared[ticket] = None
             self.admit(ticket)
-        elif index.add(ticket, ticket.claims):
+        elif index.add(ticket, claims):
             self.admit(ticket)
         else:
             ticket.state = "blocked"
