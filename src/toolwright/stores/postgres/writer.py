@@ -85,6 +85,11 @@ class Writer:
         """How many jobs wait for the thread."""
         return self._jobs.queued
 
+    @property
+    def closed(self) -> bool:
+        """True when no more jobs are taken."""
+        return self._jobs.closed
+
     async def close(self) -> None:
         """Commit the queued changes and close the connection."""
         await self._jobs.close()
