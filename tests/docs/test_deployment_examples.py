@@ -1,6 +1,5 @@
 """The manifests and the dashboard of the examples name commands, routes and metrics that exist."""
 
-import asyncio
 import json
 import re
 from pathlib import Path
@@ -56,8 +55,8 @@ async def test_the_dashboard_shows_metrics_that_exist(tmp_path):
     used = {name for query in queries for name in re.findall(r"\b(?:toolwright|process)_\w+", query)}
     async with opened(store=tmp_path / "agent.db", worker=True) as client:
         async with fail_after(60):
-            while (await client.get("/v1/ready")).status_code != 200:  # until the worker has renewed its leases once
-                await asyncio.sleep(0)
+            while (await client.get("/v1/ready")).status_code != 200:
+                pass  # the worker has not renewed its leases yet
         text = (await client.get("/v1/metrics")).text
     given = {sample for family in text_string_to_metric_families(text) for sample in names_of(family)}
     assert used
