@@ -23,6 +23,7 @@ from bench.sections import (
     runs,
     scaling,
     telemetry,
+    temporal,
     turn_peers,
     turns,
     waiting,
@@ -52,6 +53,7 @@ SECTIONS: dict[str, Section] = {
     "adapters": adapters.section,
     "mcp-server": mcp_server.section,
     "telemetry": telemetry.section,
+    "temporal": temporal.section,
     "http": http.section,
     "event-streams": event_streams.section,
 }

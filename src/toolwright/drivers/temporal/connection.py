@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from toolwright.drivers.temporal.address import TemporalAddress
 from toolwright.errors import DriverUnavailable
@@ -42,8 +41,3 @@ class TemporalConnection:
 def away(address: TemporalAddress, error: RPCError) -> DriverUnavailable:
     """The error for a request that Temporal did not accept."""
     return DriverUnavailable(f"Temporal at {address} did not answer: {error.status.name}: {error.message:.300}")
-
-
-def is_one_of(error: RPCError, codes: Sequence[RPCStatusCode]) -> bool:
-    """True when the service answered with one of these codes."""
-    return error.status in codes
