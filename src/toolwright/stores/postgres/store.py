@@ -17,6 +17,7 @@ from toolwright.errors import StoreError
 from toolwright.ids import uuid7
 from toolwright.stores.contracts.sessions import Sealed
 from toolwright.stores.postgres.address import Address
+from toolwright.stores.postgres.batches import PostgresBatches
 from toolwright.stores.postgres.connection import PostgresConnection
 from toolwright.stores.postgres.faults import cannot_connect, reason
 from toolwright.stores.postgres.life import LeaseTime, Life, lease_time
@@ -56,11 +57,13 @@ class PostgresStore:
         except BaseException:
             self.life.end()
             raise
-        self.journal = SqlJournalStore(self._writer, self.life, self.owner, bundles=False)
+        self.journal = SqlJournalStore(self._writer, self.life, self.owner, PostgresBatches(self.owner))
         self.waits = SqlWaitStore(self._writer, self.owner, secret)
         reader = functools.partial(Writer, address, self.owner, sync)
         changes = Changes(self._writer, self.owner, reader, clock, lease_time)
-        self.services = SqlServiceStores(changes, self.life, self.owner, self._snapshot)
+        self.services = SqlServiceStores(
+            changes, self.life, self.owner, self._snapshot, read_settled=self._writer.read_settled
+        )
 
     @classmethod
     async def open(

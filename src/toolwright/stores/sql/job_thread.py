@@ -25,10 +25,19 @@ LONGEST_BURST = 0.025
 class Job:
     """Work to do in a transaction, and where its result goes."""
 
-    __slots__ = ("future", "loop", "shared", "synced", "work", "writes")
+    __slots__ = ("future", "loop", "settled", "shared", "synced", "work", "writes")
 
-    def __init__(self, work: Callable[[Any], Any], writes: bool, *, synced: bool = True, shared: bool = False) -> None:
+    def __init__(
+        self,
+        work: Callable[[Any], Any],
+        writes: bool,
+        *,
+        synced: bool = True,
+        shared: bool = False,
+        settled: bool = False,
+    ) -> None:
         self.work = work
+        self.settled = settled
         self.synced = synced
         self.shared = shared
         self.writes = writes

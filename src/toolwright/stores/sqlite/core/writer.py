@@ -69,11 +69,13 @@ class Writer:
         commit = self._commit if seam is None else seam.around(self._commit)
         self._jobs = JobThread(str(path), commit, self._connection.close)
 
-    def do(self, work: Callable[[SqliteConnection], T], *, synced: bool = True) -> asyncio.Future[T]:
+    def do(
+        self, work: Callable[[SqliteConnection], T], *, synced: bool = True, shared: bool = False
+    ) -> asyncio.Future[T]:
         """Run `work` inside the next transaction; its result comes when that is committed.
 
         With `synced=False` the commit is not fsynced: it survives a crash of this process, but a power cut may lose it
-        until the next synced commit.
+        until the next synced commit. One program writes at a time, also where the work could be `shared`.
 
         Raises:
             StoreError: the store could not write; nothing of the transaction is there.
