@@ -86,7 +86,7 @@ class Batch:
 
 def model(request: Any) -> Any:
     """All calls, and then an answer."""
-    if request.messages[-1].role == "tool":
+    if request.number:
         return TURN_ANSWER
     number = next(NUMBERS)
     return [ToolCall(name, arguments, f"{id}.{number}") for id, name, arguments in requests(CALLS)]
@@ -157,7 +157,9 @@ async def measure(effort: Effort) -> dict[str, Any]:
                 async def ask(number: int) -> int:
                     turn = await runtime.session(f"s{number}").start_turn("Go.", background=True)
                     outcome = await turn.wait()
-                    return int(outcome is not None and len(outcome.calls) == CALLS)
+                    if outcome is None or outcome.text != TURN_ANSWER:
+                        raise RuntimeError(f"The turn ended in another way: {outcome}")
+                    return int(sum(call.ok for call in outcome.calls) == CALLS)
 
                 turns: Subject[int, int] = Subject(
                     calls=1, prepare=lambda: next(NUMBERS), run=ask, count=lambda result: result

@@ -25,13 +25,13 @@ class TemporalConnection:
             DriverUnavailable: the service does not answer.
         """
         if self._client is None:
-            address = self._address
+            address, key = self._address, os.environ.get("TEMPORAL_API_KEY") or None
             try:
                 self._client = await Client.connect(
                     address.host,
                     namespace=address.namespace,
-                    api_key=os.environ.get("TEMPORAL_API_KEY") or None,
-                    tls=address.tls,
+                    api_key=key,
+                    tls=address.tls or key is not None,  # a key never travels in clear text
                 )
             except RuntimeError as error:  # of the library: it cannot connect
                 raise DriverUnavailable(f"Temporal at {address} does not answer: {error!s:.300}") from error
