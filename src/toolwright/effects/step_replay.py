@@ -10,6 +10,7 @@ from toolwright import jsonx
 from toolwright.clock import Clock
 from toolwright.effects.controller import AskPerson, CallEffects, EffectFailed, Opened, StepPolicy
 from toolwright.effects.effect import Effect, require_same_input
+from toolwright.effects.effect_writer import EffectWriter
 from toolwright.effects.wait_keys import KeyRing, failure_of
 from toolwright.effects.waiting_room import WaitingRoom
 from toolwright.errors import StoreError, ToolwrightError
@@ -25,6 +26,8 @@ class JournaledController:
         self.journal = journal
         self.waits = waits
         self.clock = clock
+        # A store that others cannot reach has no commits to share.
+        self.keep = journal.keep if alone else EffectWriter(journal).keep
         self.room = room = WaitingRoom(waits, clock, alone=alone)
         self.wait, self.watch, self.resolve, self.end_wait = room.wait, room.watch, room.resolve, room.end_wait
         self.signal, self.close = room.signal, room.close
@@ -97,7 +100,7 @@ class JournaledEffects:
     ) -> Kept:
         controller = self._controller
         kept = Kept(effect.label, effect.input, controller.clock.now(), done, payload, failure)
-        if not await controller.journal.keep(self._call, kept):
+        if not await controller.keep(self._call, kept):
             raise StoreError(
                 f"The call {self._call.call_id!r} is not owned by this process any more, and cannot be recorded"
             )
