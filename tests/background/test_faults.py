@@ -9,8 +9,8 @@ import pytest
 from tests.background.conftest import Stage
 from toolwright import ToolContext, tool
 from toolwright.stores.contracts.run_store import Report
+from toolwright.stores.sql.background.runs import SqlRunStore
 from toolwright.stores.sqlite.admin.maintenance import prune
-from toolwright.stores.sqlite.background.runs import SqliteRunStore
 
 
 class Fault:
@@ -180,14 +180,14 @@ async def test_the_log_of_a_run_has_output_that_is_being_written_when_it_ends(
         await ends.wait()
         return "done"
 
-    write = SqliteRunStore.report
+    write = SqlRunStore.report
 
-    async def report(store: SqliteRunStore, reports: list[Report]) -> list[str]:
+    async def report(store: SqlRunStore, reports: list[Report]) -> list[str]:
         writing.set()
         await slow.wait()
         return await write(store, reports)
 
-    monkeypatch.setattr(SqliteRunStore, "report", report)
+    monkeypatch.setattr(SqlRunStore, "report", report)
     session = (await stage.open(file, work)).session("s")
     run = await session.spawn("work")
     await stage.until(printed.wait(), step=0.01)

@@ -136,7 +136,7 @@ async def test_one_that_was_removed_or_is_something_else_now_is_left_alone(open_
 
 
 async def test_only_the_newest_runs_are_shown(open_runtime, monkeypatch):
-    monkeypatch.setattr("toolwright.stores.sqlite.background.runs.KEPT", 2)
+    monkeypatch.setattr("toolwright.stores.sql.background.runs.KEPT", 2)
     session = (await open_runtime(":memory:", work)).session("s")
     runs = []
     for _ in range(4):

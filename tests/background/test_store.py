@@ -11,7 +11,7 @@ from toolwright.errors import RunError
 from toolwright.stores.contracts.background_run import BackgroundRun, Options, Progress, Registration
 from toolwright.stores.contracts.run_store import Limits, Piece, Report
 from toolwright.stores.contracts.sessions import Quotas
-from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
+from toolwright.stores.sqlite.services import services_in_memory
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing.conformance.background import CASE_CLOCK, TimedRuns
 from toolwright.tools.outcome import ToolOutcome
@@ -23,7 +23,7 @@ QUOTAS = Quotas()
 @pytest.fixture(params=["memory", "file"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[TimedRuns]:
     if request.param == "memory":
-        services = SqliteServiceStores.in_memory(CASE_CLOCK)
+        services = services_in_memory(CASE_CLOCK)
         yield TimedRuns(services.runs)
         await services.close()
     else:

@@ -17,5 +17,5 @@ def database(request: pytest.FixtureRequest, tmp_path: Path, bundled: InBundles)
 
 @pytest.fixture
 def bundled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InBundles:
-    monkeypatch.setattr("toolwright.stores.sqlite.calls.intent_bundles.FEWEST", 1)
+    monkeypatch.setattr("toolwright.stores.sql.calls.intent_bundles.FEWEST", 1)
     return InBundles(tmp_path)

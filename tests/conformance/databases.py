@@ -10,7 +10,8 @@ from toolwright.effects.memory import MemoryStore
 from toolwright.effects.memory_rows import MemoryDatabase
 from toolwright.stores.contracts.journal import CallKey, Entry, Intent
 from toolwright.stores.contracts.store import Store
-from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
+from toolwright.stores.sql.sessions.services import SqlServiceStores
+from toolwright.stores.sqlite.services import services_in_memory
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing.conformance import InMemory
 from toolwright.testing.conformance.background import CASE_CLOCK
@@ -55,7 +56,7 @@ class InBundles(InFile):
 class ServicesInMemory(MemoryStore):
     """A store as a runtime without a file has it: calls in one place, and all else in another."""
 
-    def __init__(self, rows: MemoryDatabase, services: SqliteServiceStores) -> None:
+    def __init__(self, rows: MemoryDatabase, services: SqlServiceStores) -> None:
         super().__init__(rows)
         self.services = services
 
@@ -65,7 +66,7 @@ class BesideCalls(InMemory):
 
     def __init__(self) -> None:
         super().__init__()
-        self._services = SqliteServiceStores.in_memory(CASE_CLOCK)
+        self._services = services_in_memory(CASE_CLOCK)
 
     async def open(self) -> ServicesInMemory:
         return ServicesInMemory(self.rows, self._services)

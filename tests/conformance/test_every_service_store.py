@@ -18,6 +18,8 @@ from toolwright.testing.conformance import (
     RESOURCES,
     SECRETS,
     SERVICE_CASES,
+    SERVICE_NEIGHBOURS,
+    SERVICE_TEXT,
     SERVICES_AND_CALLS,
     TOKENS,
     Case,
@@ -94,6 +96,19 @@ async def test_every_store_keeps_tokens(case, services):
 @pytest.mark.parametrize("case", REQUESTS, ids=str)
 async def test_every_store_keeps_requests(case, services):
     await check(case, services)
+
+
+@pytest.mark.promise("EFF-09", "EFF-19")
+@pytest.mark.parametrize("case", SERVICE_TEXT, ids=str)
+async def test_every_store_keeps_text_with_every_character(case, services):
+    await check(case, services)
+
+
+@pytest.mark.promise("EFF-09", "EFF-19")
+@pytest.mark.parametrize("case", SERVICE_NEIGHBOURS, ids=str)
+async def test_two_stores_in_one_directory_share_nothing(case, tmp_path):
+    async with fail_after(20):
+        await case.run(InFile(tmp_path, "agent.db"), InFile(tmp_path, "agent.db-2"))
 
 
 @pytest.mark.promise("EFF-09", "HTTP-04")

@@ -22,7 +22,7 @@ from toolwright.stores import (
     stats,
 )
 from toolwright.stores import opening as registry
-from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
+from toolwright.stores.sqlite.services import services_in_memory
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ async def test_an_entry_point_that_cannot_be_loaded_is_named():
 @pytest.mark.promise("SES-03", "EFF-17")
 async def test_a_store_that_is_not_a_file_needs_a_master_key(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("TOOLWRIGHT_MASTER_KEY", raising=False)
-    services = SqliteServiceStores.in_memory()
+    services = services_in_memory()
     try:
         async with Runtime.open(ServicesInMemory(MemoryDatabase(), services)) as runtime:
             with pytest.raises(SecretsError, match=r"set TOOLWRIGHT_MASTER_KEY, or open the runtime with master_key="):

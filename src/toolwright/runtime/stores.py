@@ -57,9 +57,9 @@ class MemoryServices:
     def get(self) -> BackgroundStores:
         """The stores, which last as long as the runtime."""
         if self._stores is None:
-            from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
+            from toolwright.stores.sqlite.services import services_in_memory
 
-            self._stores = SqliteServiceStores.in_memory(self._clock)
+            self._stores = services_in_memory(self._clock)
             self._stores.fill_messages(self._messages.take())
         stores: BackgroundStores = self._stores
         return stores

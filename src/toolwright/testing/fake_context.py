@@ -36,7 +36,8 @@ from toolwright.session.services.quotas import Marker, Marks, Unmarked
 from toolwright.session.services.session_services import SessionServices
 from toolwright.stores.contracts.journal import CallKey, Kept
 from toolwright.stores.contracts.sessions import Quotas
-from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
+from toolwright.stores.sql.sessions.services import SqlServiceStores
+from toolwright.stores.sqlite.services import services_at_once
 from toolwright.testing.clock import FakeClock
 from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.context import Deps, ToolContext
@@ -540,8 +541,8 @@ class _FakeSession:
         self._clock = clock
 
     @cached_property
-    def stores(self) -> SqliteServiceStores:
-        return SqliteServiceStores.at_once(self._clock)
+    def stores(self) -> SqlServiceStores:
+        return services_at_once(self._clock)
 
     @cached_property
     def host(self) -> _FakeHost:
@@ -558,9 +559,7 @@ class _FakeSession:
 class _FakeHost:
     """`HostServices` of a session that lives in memory."""
 
-    def __init__(
-        self, session_id: str, clock: FakeClock, stores: SqliteServiceStores, services: SessionServices
-    ) -> None:
+    def __init__(self, session_id: str, clock: FakeClock, stores: SqlServiceStores, services: SessionServices) -> None:
         self._id = session_id
         self._clock = clock
         self._stores = stores

@@ -28,9 +28,9 @@ import toolwright
 from toolwright import Runtime, ToolCall, ToolContext, tool
 from toolwright.builtin import capabilities
 from toolwright.errors import StoreError
+from toolwright.stores.sql.calls import journal
 from toolwright.stores.sqlite import scheme
 from toolwright.stores.sqlite import store as sqlite_store
-from toolwright.stores.sqlite.calls import journal
 from toolwright.testing import crash_points
 from toolwright.testing import inside_program as stage
 

@@ -8,7 +8,7 @@ from toolwright.stores.contracts.journal import CallKey, Intent, Kept
 from toolwright.stores.contracts.sessions import Quota
 from toolwright.stores.contracts.turns import Advance, NewTurn
 from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
-from toolwright.stores.sqlite.sessions.turns import list_query
+from toolwright.stores.sql.sessions.turns import list_query
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing.sqlite_store import run_on_connection
 from toolwright.tools.outcome import ToolOutcome

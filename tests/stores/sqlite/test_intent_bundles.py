@@ -11,9 +11,9 @@ from toolwright import Runtime, ToolCall, ToolContext, tool
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Ended, Intent
 from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
+from toolwright.stores.sql.calls.intent_bundles import FEWEST, LARGEST, Bundle
 from toolwright.stores.sqlite.admin.history import batches, calls
 from toolwright.stores.sqlite.admin.maintenance import check, prune, stats
-from toolwright.stores.sqlite.calls.intent_bundles import FEWEST, LARGEST, Bundle
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.tools.outcome import ToolOutcome
 

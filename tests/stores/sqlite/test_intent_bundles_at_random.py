@@ -140,7 +140,7 @@ def act(chance: random.Random, at: float, own: list[CallKey]) -> Act:
 @pytest.mark.promise("EFF-09", "EFF-11", "EFF-12", "EFF-07", "EFF-13")
 @pytest.mark.parametrize("first", range(0, 60, 10))
 async def test_nobody_can_tell_whether_intents_are_in_bundles(first, tmp_path, monkeypatch):
-    monkeypatch.setattr("toolwright.stores.sqlite.calls.intent_bundles.FEWEST", 2)
+    monkeypatch.setattr("toolwright.stores.sql.calls.intent_bundles.FEWEST", 2)
     for seed in range(first, first + 10):
         worlds = [World(tmp_path / f"{seed}-{bundled}", bundled) for bundled in (True, False)]
         said: list[Any] = [f"seed {seed}"]

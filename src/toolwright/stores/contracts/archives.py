@@ -151,7 +151,7 @@ class SessionInfo(Struct, frozen=True):
 class SessionRows(Protocol):
     """All records of one session, at one moment. Used on a thread.
 
-    Implemented in `stores/sqlite/sessions/sessions.py`.
+    Implemented in `stores/sql/sessions/sessions.py`.
     """
 
     def rows(self, table: Table) -> Iterator[Row]: ...
@@ -164,7 +164,7 @@ class SessionRows(Protocol):
 class SessionWriter(Protocol):
     """A session that is being filled, inside one transaction. Used on a thread.
 
-    Implemented in `stores/sqlite/sessions/sessions.py`.
+    Implemented in `stores/sql/sessions/sessions.py`.
     """
 
     def add(self, table: Table, row: Row) -> None: ...
@@ -181,7 +181,7 @@ class SessionWriter(Protocol):
 class ArchiveStore(Protocol):
     """The contract of a database for whole sessions.
 
-    Implemented by `stores/sqlite/sessions/sessions.py`.
+    Implemented by `stores/sql/sessions/sessions.py`.
     """
 
     async def read_session(self, session: str, take: Callable[[SessionRows], T]) -> T:

@@ -66,7 +66,7 @@ class CallDetail(Struct, frozen=True):
 class CallHistory(Protocol):
     """The calls of a store, or of a runtime in memory.
 
-    Implemented by `stores/sqlite/calls/history.py` and `runtime/call_history.py`.
+    Implemented by `stores/sql/calls/history.py` and `runtime/call_history.py`.
     """
 
     async def list_calls(self, filters: CallFilters, before: Place | None, limit: int) -> list[PlacedCall]:

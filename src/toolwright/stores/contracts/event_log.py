@@ -42,7 +42,7 @@ class EventPage(NamedTuple):
 
 
 class EventLogStore(Protocol):
-    """The contract of the event log in a database. Implemented by `stores/sqlite/sessions/event_log.py`.
+    """The contract of the event log in a database. Implemented by `stores/sql/sessions/event_log.py`.
 
     An event is in the log when the change that it tells of is committed, and in the same commit: no reader sees a
     number and later a smaller one. It is kept as long as nobody removes it, and its content as long as its subject: a

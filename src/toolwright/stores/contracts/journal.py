@@ -118,7 +118,7 @@ class Ended(Struct, frozen=True, gc=False):
 class JournalStore(Protocol):
     """The contract of a journal in a database.
 
-    Implemented by `stores/sqlite/calls/journal.py` and `effects/memory.py`.
+    Implemented by `stores/sql/calls/journal.py` and `effects/memory.py`.
 
     A write is durable once its method has returned, as durable as the store promises to be when it is opened. Several
     processes may use one store; `owner` names this one. An owner is alive until its process ends or closes the `Store`,

@@ -29,7 +29,7 @@ class RequestState(Struct, frozen=True, gc=False):
 
 
 class RequestStore(Protocol):
-    """Requests by their keys. Implemented by `stores/sqlite/requests.py`."""
+    """Requests by their keys. Implemented by `stores/sql/requests.py`."""
 
     async def begin(self, key: str, content: str, at: float, keep: float) -> RequestState:
         """Begin a request; `content` is the hash of all that it asks for. Requests from before `keep` are forgotten."""

@@ -118,7 +118,7 @@ class Renewal(NamedTuple):
 class RunStore(Protocol):
     """The contract of background runs in a database. A write is durable once its method has returned.
 
-    Implemented by `stores/sqlite/background/runs.py`.
+    Implemented by `stores/sql/background/runs.py`.
 
     A worker holds a lease on the runs it executes: a number of seconds by the clock of the store, which is never set
     like a wall clock. The parameter `at` is an instant for people. Only the holder of the newest token may report, end
@@ -165,9 +165,17 @@ class RunStore(Protocol):
         ...
 
     async def claim(
-        self, worker: str, tools: Sequence[str], at: float, lease: float, most: int
+        self,
+        worker: str,
+        tools: Sequence[str],
+        at: float,
+        lease: float,
+        most: int,
+        only: Sequence[str] | None = None,
     ) -> builtins.list[Claimed]:
         """Claim queued runs for a worker that has these tools: first the runs of dead workers, then the oldest.
+
+        With `only`, runs of these ids and no others.
 
         Where more are queued than it may claim, sessions have fair shares: the run of a session that has fewer running
         goes first, so that a session with very many queued runs delays another by one of them, and not by all.
@@ -278,6 +286,11 @@ class RunStore(Protocol):
 
     async def cancelled(self, worker: str) -> dict[str, str]:
         """The runs of a worker that are to stop, and why."""
+        ...
+
+    async def unclaimed(self, tools: Sequence[str], lease: float, limit: int) -> builtins.list[BackgroundRun]:
+        """Runs of these tools that a worker could claim now: those of dead workers, then the queued ones, the oldest
+        first. It only reads."""
         ...
 
     async def work_waits(self, worker: str, tools: Sequence[str], lease: float) -> bool:

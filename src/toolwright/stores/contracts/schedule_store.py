@@ -27,7 +27,7 @@ class Firing(NamedTuple):
 class ScheduleStore(Protocol):
     """The contract of schedules in a database. A write is durable once its method has returned.
 
-    Implemented by `stores/sqlite/background/schedules.py`.
+    Implemented by `stores/sql/background/schedules.py`.
     """
 
     async def add(self, schedule: Schedule, most: int, mark: Mark | None) -> str:

@@ -157,7 +157,7 @@ class FilesStore(Protocol):
 
     A directory has an entry of its own, but for the root. A change makes the directories above an entry.
 
-    Implemented by `stores/sqlite/sessions/files.py`.
+    Implemented by `stores/sql/sessions/files.py`.
     """
 
     async def find_file(self, session: str, path: str) -> FileInfo | None: ...
@@ -188,7 +188,7 @@ class FilesStore(Protocol):
 class KeyValueStore(Protocol):
     """The contract of named values in a database. A marked change is made once, see `Mark`.
 
-    Implemented by `stores/sqlite/sessions/keyvalue.py`.
+    Implemented by `stores/sql/sessions/keyvalue.py`.
     """
 
     async def get_value(self, session: str, key: str) -> bytes | None: ...
@@ -213,7 +213,7 @@ class NewMessage(NamedTuple):
 class MessageStore(Protocol):
     """The contract of messages in a database. A marked change is made once, see `Mark`.
 
-    Implemented by `stores/sqlite/sessions/messages.py`.
+    Implemented by `stores/sql/sessions/messages.py`.
     """
 
     async def append_messages(
@@ -235,7 +235,7 @@ class MessageStore(Protocol):
 class AttachmentStore(Protocol):
     """The contract of attachments in a database. A marked change is made once, see `Mark`.
 
-    Implemented by `stores/sqlite/sessions/attachments.py`.
+    Implemented by `stores/sql/sessions/attachments.py`.
     """
 
     async def put_attachment(
@@ -261,7 +261,7 @@ ResourceRow = tuple[str, str, str, str, bytes, float, float]
 class ResourceStore(Protocol):
     """The contract of resources in a database. A marked change is made once, see `Mark`.
 
-    Implemented by `stores/sqlite/sessions/resources.py`.
+    Implemented by `stores/sql/sessions/resources.py`.
     """
 
     async def upsert_resource(
@@ -297,7 +297,7 @@ class ResourceStore(Protocol):
 class ConnectionStore(Protocol):
     """The contract of connections in a database.
 
-    Implemented by `stores/sqlite/sessions/connections.py`.
+    Implemented by `stores/sql/sessions/connections.py`.
     """
 
     async def set_connection(self, session: str, provider: str, detail: bytes, at: float, most: int) -> None:
@@ -332,7 +332,7 @@ StepKey = tuple[str, str, str, str]
 class SecretStore(Protocol):
     """The contract of secrets in a database; it sees sealed values only. A marked change is made once, see `Mark`.
 
-    Implemented by `stores/sqlite/sessions/secrets.py`.
+    Implemented by `stores/sql/sessions/secrets.py`.
     """
 
     async def get_secret(self, session: str, name: str) -> Sealed | None: ...

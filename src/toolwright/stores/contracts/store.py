@@ -75,7 +75,7 @@ class Store(Protocol):
 
 
 class ServiceStores(Protocol):
-    """The rows of every service, in one database. Implemented by `stores/sqlite/sessions/services.py`."""
+    """The rows of every service, in one database. Implemented by `stores/sql/sessions/services.py`."""
 
     @property
     def files(self) -> FilesStore: ...
@@ -105,7 +105,7 @@ class ServiceStores(Protocol):
 class BackgroundStores(ServiceStores, Protocol):
     """The rows of session services and of background runs, which see each other's writes at once.
 
-    Implemented by `SqliteServiceStores` in `stores/sqlite/sessions/services.py`, in a file or in memory.
+    Implemented by `SqlServiceStores` in `stores/sql/sessions/services.py`, in a file or in memory.
     """
 
     @property

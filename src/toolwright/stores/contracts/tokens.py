@@ -40,7 +40,7 @@ class StoredToken(Struct, frozen=True, kw_only=True):
 class TokenStore(Protocol):
     """The contract of tokens in a database. What one process writes, all others read from then on.
 
-    Implemented by `stores/sqlite/tokens.py`.
+    Implemented by `stores/sql/tokens.py`.
     """
 
     async def add_token(self, token: StoredToken, most: int) -> bool:

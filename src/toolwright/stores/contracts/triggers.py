@@ -36,7 +36,7 @@ class Start(NamedTuple):
 class TriggerStore(Protocol):
     """The contract of triggers in a database. A write is durable once its method has returned.
 
-    Implemented by `stores/sqlite/background/triggers.py`.
+    Implemented by `stores/sql/background/triggers.py`.
     """
 
     async def add_trigger(self, trigger: Trigger, most: int) -> Trigger:

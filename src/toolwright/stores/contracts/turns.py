@@ -128,7 +128,7 @@ StoredMessage: TypeAlias = tuple[int, Sender, bytes, bytes, float]
 class TurnStore(Protocol):
     """The contract of turns in a database. A write is durable once its method has returned.
 
-    Implemented by `stores/sqlite/sessions/turns.py` and `turns/memory_store.py`.
+    Implemented by `stores/sql/sessions/turns.py` and `turns/memory_store.py`.
 
     The turns of a session are a queue: one at a time runs, in the order in which they were added. A turn of a dead
     owner is the next to be claimed. A verb that its owner repeats after `StoreUnavailable` gives the same result.

@@ -113,7 +113,7 @@ class Arrivals(Struct, frozen=True, gc=False):
 class WaitStore(Protocol):
     """The contract of waits in a database. A write is durable once its method has returned.
 
-    Implemented by `stores/sqlite/calls/waits.py` and `effects/memory.py`.
+    Implemented by `stores/sql/calls/waits.py` and `effects/memory.py`.
 
     A wait is only opened for an unfinished call of this process; anybody may resolve it. A fault of the store is raised
     as `StoreError` and resolves nothing.

@@ -5,28 +5,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+from collections.abc import Callable
 from pathlib import Path
-
-import apsw
+from typing import TypeVar
 
 from toolwright.clock import Clock, SystemClock
 from toolwright.crash_seams import crash_seams
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
 from toolwright.stores.contracts.sessions import Sealed
-from toolwright.stores.sqlite.calls.journal import SqliteJournalStore
-from toolwright.stores.sqlite.calls.waits import SqliteWaitStore
-from toolwright.stores.sqlite.core.codec import one
-from toolwright.stores.sqlite.core.event_rows import leave_gap
-from toolwright.stores.sqlite.core.idempotent_writes import Changes
-from toolwright.stores.sqlite.core.owners import OwnerLock, sweep
+from toolwright.stores.sql.calls.journal import SqlJournalStore
+from toolwright.stores.sql.calls.waits import SqlWaitStore
+from toolwright.stores.sql.changes import Changes
+from toolwright.stores.sql.codec import one
+from toolwright.stores.sql.connection import Connection
+from toolwright.stores.sql.event_rows import leave_gap
+from toolwright.stores.sql.sessions.secrets import fingerprints_of
+from toolwright.stores.sql.sessions.services import SqlServiceStores
+from toolwright.stores.sqlite.core.connection import SqliteConnection
+from toolwright.stores.sqlite.core.owners import FileLiveness, OwnerLock, sweep
 from toolwright.stores.sqlite.core.reader import Reader
 from toolwright.stores.sqlite.core.schema import bring_up_to_date, secret_of
+from toolwright.stores.sqlite.core.side_connection import visit
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer import Sync, Writer
 from toolwright.stores.sqlite.core.writer_queue import WriterQueue
-from toolwright.stores.sqlite.sessions.secrets import fingerprints_of
-from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
+
+T = TypeVar("T")
 
 
 class SqliteStore:
@@ -58,10 +63,13 @@ class SqliteStore:
             self._release()
             raise
         self._writer_queue.settle()
-        self.journal = SqliteJournalStore(self._writer, place, self.owner)
-        self.waits = SqliteWaitStore(self._writer, self.owner, self._secret)
+        liveness = FileLiveness(place)
+        self.journal = SqlJournalStore(self._writer, liveness, self.owner)
+        self.waits = SqlWaitStore(self._writer, self.owner, self._secret)
         reader = functools.partial(Reader, self.path, lambda connection: None, sync, vfs, place)
-        self.services = SqliteServiceStores(Changes(self._writer, self.owner, reader, clock), place, self.owner)
+        self.services = SqlServiceStores(
+            Changes(self._writer, self.owner, reader, clock), liveness, self.owner, self._snapshot
+        )
 
     @classmethod
     async def open(
@@ -98,7 +106,14 @@ class SqliteStore:
         await self._writer.close()
         self._release()
 
-    def _prepare(self, connection: apsw.Connection) -> None:
+    async def _snapshot(self, work: Callable[[Connection], T]) -> T:
+        def at_one_moment(connection: SqliteConnection) -> T:
+            connection.execute("BEGIN")
+            return work(connection)
+
+        return await visit(self.path, at_one_moment)
+
+    def _prepare(self, connection: SqliteConnection) -> None:
         """Bring the schema up to date, and enter this process among the owners, in one transaction."""
         bring_up_to_date(connection, self._place)
         self._secret = secret_of(connection)

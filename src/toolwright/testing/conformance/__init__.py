@@ -10,10 +10,12 @@ Nothing here needs pytest.
 """
 
 from toolwright.testing.conformance.any_text import TEXT
+from toolwright.testing.conformance.any_text_in_services import SERVICE_TEXT
 from toolwright.testing.conformance.archives import ARCHIVES
 from toolwright.testing.conformance.attachments import ATTACHMENTS
 from toolwright.testing.conformance.background import CASE_CLOCK
 from toolwright.testing.conformance.background_runs import RUNS
+from toolwright.testing.conformance.call_history import HISTORY
 from toolwright.testing.conformance.call_journals import CALL_JOURNALS, CallJournalCase
 from toolwright.testing.conformance.calls import CALLS
 from toolwright.testing.conformance.cases import Case, Database
@@ -21,6 +23,7 @@ from toolwright.testing.conformance.connections import CONNECTIONS
 from toolwright.testing.conformance.controllers import ControllerCase, Controllers, OverStore
 from toolwright.testing.conformance.effects import EFFECTS
 from toolwright.testing.conformance.endings import ENDINGS
+from toolwright.testing.conformance.event_log import EVENT_LOG
 from toolwright.testing.conformance.fair_shares import SHARES
 from toolwright.testing.conformance.files import FILES
 from toolwright.testing.conformance.firings import FIRINGS
@@ -31,7 +34,7 @@ from toolwright.testing.conformance.memory import InMemory
 from toolwright.testing.conformance.messages import MESSAGES
 from toolwright.testing.conformance.model import play_random_verbs
 from toolwright.testing.conformance.models import MODEL_CASES, ModelCase, Models
-from toolwright.testing.conformance.neighbours import NEIGHBOURS, NeighbourCase
+from toolwright.testing.conformance.neighbours import NEIGHBOURS, SERVICE_NEIGHBOURS, NeighbourCase
 from toolwright.testing.conformance.owners import OWNERS
 from toolwright.testing.conformance.repeated_verbs import REPEATED
 from toolwright.testing.conformance.replay import REPLAY
@@ -76,8 +79,11 @@ SERVICE_CASES: tuple[Case, ...] = (
     *ARCHIVES,
     *TOKENS,
     *REQUESTS,
+    *SERVICE_TEXT,
 )
 """All cases for the session services of a store that has `services`, and for its tokens and requests."""
+WHOLE_STORE_CASES: tuple[Case, ...] = (*EVENT_LOG, *HISTORY, *SERVICES_AND_CALLS)
+"""All cases that need calls and services in one database: the event log, the history of calls, and marks of calls."""
 TURN_CASES: tuple[Case, ...] = (*TURNS, *STORED_TURNS, *TURN_OWNERS)
 """All cases for the turns of a store that has `services`."""
 CONTROLLER_CASES: tuple[ControllerCase, ...] = (*REPLAY, *TIME_AND_WAITS)
@@ -95,8 +101,10 @@ __all__ = [
     "CONTROLLER_CASES",
     "EFFECTS",
     "ENDINGS",
+    "EVENT_LOG",
     "FILES",
     "FIRINGS",
+    "HISTORY",
     "KEY_VALUES",
     "LEASES",
     "LIMITS",
@@ -115,6 +123,8 @@ __all__ = [
     "SECRETS",
     "SERVICES_AND_CALLS",
     "SERVICE_CASES",
+    "SERVICE_NEIGHBOURS",
+    "SERVICE_TEXT",
     "SESSION_WIDE",
     "SHARES",
     "SIGNALS",
@@ -128,6 +138,7 @@ __all__ = [
     "TURN_CASES",
     "TURN_OWNERS",
     "WAITS",
+    "WHOLE_STORE_CASES",
     "CallJournalCase",
     "Case",
     "ControllerCase",

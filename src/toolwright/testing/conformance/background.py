@@ -68,10 +68,23 @@ class TimedRuns:
         CASE_CLOCK.at = new[-1].at if new else CASE_CLOCK.at
         return await self._runs.register(new, limits, mark)
 
-    async def claim(self, worker: str, tools: Sequence[str], now: float, until: float, most: int) -> list[Claimed]:
+    async def claim(
+        self,
+        worker: str,
+        tools: Sequence[str],
+        now: float,
+        until: float,
+        most: int,
+        only: Sequence[str] | None = None,
+    ) -> list[Claimed]:
         """Claim at an instant."""
         CASE_CLOCK.at = now
-        return await self._runs.claim(worker, tools, now, until - now, most)
+        return await self._runs.claim(worker, tools, now, until - now, most, only)
+
+    async def unclaimed(self, tools: Sequence[str], now: float, limit: int) -> list[BackgroundRun]:
+        """Look for runs that could be claimed at an instant."""
+        CASE_CLOCK.at = now
+        return await self._runs.unclaimed(tools, LEASE, limit)
 
     async def renew(
         self, worker: str, held: Sequence[tuple[str, int]], now: float, until: float, capacity: int

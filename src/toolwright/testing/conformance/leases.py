@@ -52,6 +52,31 @@ async def a_worker_claims_runs_of_its_tools_up_to_its_limit(database: Database) 
     assert [claimed.run.id for claimed in taken] == ["p2"]
 
 
+async def a_worker_that_claims_certain_runs_gets_no_others(database: Database) -> None:
+    stores, other = await open_services(database), await open_services(database)
+    await stores.runs.register([registration(id) for id in ("p1", "p2", "p3", "p4")], PLENTY, None)
+    await stores.runs.register([registration("q", tool="other")], PLENTY, None)
+    taken = await stores.runs.claim("w1", ["work"], 100.0, 130.0, 9, ["p3", "p2", "q", "unknown"])
+    assert [claimed.run.id for claimed in taken] == ["p2", "p3"]
+    assert await other.runs.claim("w2", ["work"], 129.0, 159.0, 9, ["p3"]) == []
+    assert await other.runs.claim("w2", ["work"], 131.0, 161.0, 9, []) == []
+    (claimed,) = await other.runs.claim("w2", ["work"], 131.0, 161.0, 9, ["p3"])
+    assert (claimed.run.id, claimed.run.token, claimed.before) == ("p3", 2, "w1")
+    assert len(await other.runs.claim("w2", ["work"], 131.0, 161.0, 1, ["p1", "p2", "p4"])) == 1
+
+
+async def unclaimed_runs_are_those_that_a_worker_could_claim(database: Database) -> None:
+    stores, other = await open_services(database), await open_services(database)
+    await other.runs.register([registration("p1", at=10.0), registration("p2", at=5.0)], PLENTY, None)
+    await other.runs.register([registration("q", tool="other", at=20.0)], PLENTY, None)
+    assert [run.id for run in await other.runs.unclaimed(["work"], 100.0, 9)] == ["p2", "p1"]
+    assert [run.id for run in await other.runs.unclaimed(["work", "other"], 100.0, 2)] == ["p2", "p1"]
+    assert [run.id for run in await claim(stores, most=1)] == ["p2"]
+    assert [run.id for run in await other.runs.unclaimed(["work"], 129.0, 9)] == ["p1"]
+    assert [run.id for run in await other.runs.unclaimed(["work"], 131.0, 9)] == ["p2", "p1"]
+    assert (await current(other, "p2")).worker == "w1"  # it only looked
+
+
 async def runs_of_a_lost_worker_are_claimed_before_queued_runs(database: Database) -> None:
     stores = await open_services(database)
     await stores.runs.register([registration("left", at=50.0)], PLENTY, None)
@@ -221,6 +246,8 @@ async def a_worker_can_ask_whether_there_is_a_run_to_claim(database: Database) -
 LEASES = cases(
     a_claimed_run_belongs_to_its_worker,
     a_worker_claims_runs_of_its_tools_up_to_its_limit,
+    a_worker_that_claims_certain_runs_gets_no_others,
+    unclaimed_runs_are_those_that_a_worker_could_claim,
     runs_of_a_lost_worker_are_claimed_before_queued_runs,
     each_run_is_claimed_by_one_of_many_workers,
     a_run_cannot_be_claimed_until_its_lease_has_passed,

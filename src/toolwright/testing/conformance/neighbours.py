@@ -9,7 +9,11 @@ from msgspec import Struct
 
 from toolwright.stores.contracts.journal import Kept
 from toolwright.stores.contracts.waits import Refused, Remembered, WaitKey
+from toolwright.testing.conformance import background
+from toolwright.testing.conformance.background import PLENTY, claim, registration
 from toolwright.testing.conformance.cases import CANCELLED, Database, call, intent, resolved, success, wait
+from toolwright.testing.conformance.session_services import WIDE, content, open_services, writing
+from toolwright.testing.conformance.turns import turn
 
 
 class NeighbourCase(Struct, frozen=True):
@@ -92,6 +96,35 @@ async def waits_of_one_store_are_not_those_of_the_other(first: Database, second:
     assert await there.waits.open_wait(wait(call())) == wait(call())
 
 
+async def what_sessions_keep_in_one_store_is_not_in_the_other(first: Database, second: Database) -> None:
+    here, there = await open_services(first), await open_services(second)
+    before = (await there.events.after(None, 1)).last
+    await here.kv.set_value("s1", "k", b"1", 100.0, WIDE, None)
+    await here.files.write_file("s1", "/a.txt", content(b"text"), writing(), None)
+    await here.turns.add(turn(), WIDE)
+    assert await there.kv.get_value("s1", "k") is None
+    assert await there.files.list_files("s1", "/") == []
+    assert await there.turns.list("s1") == []
+    assert await there.archives.list_sessions() == []
+    assert (await there.events.after(before, 10)).events == []
+    assert (await there.turns.add(turn(message=b'"Other"'), WIDE)).message == b'"Other"'
+
+
+async def a_worker_of_one_store_claims_nothing_of_the_other(first: Database, second: Database) -> None:
+    here, there = await background.open_services(first), await background.open_services(second)
+    cursor, _ = await there.runs.changed(None)
+    await here.runs.register([registration()], PLENTY, None)
+    assert not await there.runs.work_waits("w1", ["work"], 100.0)
+    assert await claim(there) == []
+    assert await there.runs.changed(cursor) == (cursor, [])
+    await there.runs.register([registration(session="s2")], PLENTY, None)
+    (theirs,), (ours,) = await claim(there), await claim(here)
+    assert (theirs.session, theirs.token) == ("s2", 1)
+    assert (ours.session, ours.token) == ("s1", 1)
+    await here.runs.cancel("p1", "no longer needed", 101.0)
+    assert await there.runs.cancelled("w1") == {}
+
+
 NEIGHBOURS: tuple[NeighbourCase, ...] = tuple(
     NeighbourCase(check.__name__, check)
     for check in (
@@ -101,3 +134,11 @@ NEIGHBOURS: tuple[NeighbourCase, ...] = tuple(
         waits_of_one_store_are_not_those_of_the_other,
     )
 )
+SERVICE_NEIGHBOURS: tuple[NeighbourCase, ...] = tuple(
+    NeighbourCase(check.__name__, check)
+    for check in (
+        what_sessions_keep_in_one_store_is_not_in_the_other,
+        a_worker_of_one_store_claims_nothing_of_the_other,
+    )
+)
+"""For stores with `services`."""

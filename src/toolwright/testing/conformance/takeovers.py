@@ -26,6 +26,7 @@ async def the_run_of_a_dead_worker_can_be_claimed_at_once(database: Database) ->
     assert not await stores.runs.work_waits("w3", ["work"], 101.0)
     await database.kill(dead)
     assert await stores.runs.work_waits("w3", ["work"], 101.0)
+    assert [run.id for run in await stores.runs.unclaimed(["work"], 101.0, 9)] == ["left"]
     (claimed,) = await stores.runs.claim("w3", ["work"], 101.0, 131.0, 9)
     assert (claimed.run.id, claimed.before) == ("left", "w1")
     assert (claimed.run.token, claimed.run.crashes) == (2, 1)

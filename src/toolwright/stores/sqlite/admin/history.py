@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import apsw
-
 from toolwright.effects.wait_keys import KeyRing
 from toolwright.errors import ToolwrightError
 from toolwright.stores.contracts import background_run
@@ -18,10 +16,11 @@ from toolwright.stores.contracts import schedule as schedules
 from toolwright.stores.contracts.inspection import Named, PastBatch, PastCall
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.waits import APPROVALS, WaitKey, WaitKind
-from toolwright.stores.sqlite.calls.journal import CallRow
-from toolwright.stores.sqlite.calls.past_calls import PAST_BATCHES, past_batch, past_call
-from toolwright.stores.sqlite.core.codec import columns_of
-from toolwright.stores.sqlite.core.owners import dead_among
+from toolwright.stores.sql.calls.journal import CallRow
+from toolwright.stores.sql.calls.past_calls import PAST_BATCHES, past_batch, past_call
+from toolwright.stores.sql.codec import columns_of
+from toolwright.stores.sqlite.core.connection import SqliteConnection
+from toolwright.stores.sqlite.core.owners import FileLiveness
 from toolwright.stores.sqlite.core.schema import secret_of
 from toolwright.stores.sqlite.core.side_connection import visit, visit_place
 from toolwright.stores.sqlite.core.store_file import StorePlace
@@ -36,7 +35,7 @@ async def batches(path: str | Path, session: str | None = None, *, limit: int = 
     only, values = ("", ()) if session is None else ("WHERE session = ?", (session,))
     query = PAST_BATCHES.format(only=only, beyond="")
 
-    def work(connection: apsw.Connection) -> list[PastBatch]:
+    def work(connection: SqliteConnection) -> list[PastBatch]:
         return [past_batch(row) for row in connection.execute(query, (*values, limit))]
 
     return await visit(path, work)
@@ -57,11 +56,11 @@ async def calls(path: str | Path, *, batch: str | None = None, session: str | No
         FROM every_call WHERE {" AND ".join(terms)} ORDER BY queued_at, batch, position, session, scope, call_id
     """
 
-    def work(connection: apsw.Connection, place: StorePlace) -> list[PastCall]:
+    def work(connection: SqliteConnection, place: StorePlace) -> list[PastCall]:
         connection.execute("BEGIN")  # one moment for calls and their waits
         values = tuple(value for value in given.values() if value is not None)
         rows = [CallRow._make(row) for row in connection.execute(query, values)]
-        dead = dead_among({row.owner for row in rows if row.outcome is None}, connection, place)
+        dead = FileLiveness(place).dead_among({row.owner for row in rows if row.outcome is None}, connection)
         return [past_call(row, dead, connection) for row in rows]
 
     return await visit_place(path, work)
@@ -90,7 +89,7 @@ async def _called(path: str | Path, table: str, prefix: str, word: str, session:
     # A range and not a pattern: it is found by the index, whatever characters the word has.
     begins = "(id >= ?1 AND id < ?1 || char(1114111)) ORDER BY id LIMIT ?3"
 
-    def work(connection: apsw.Connection) -> list[Named]:
+    def work(connection: SqliteConnection) -> list[Named]:
         rows: Any = connection.execute(query + "id = ?1", (word, session)).fetchall()
         for beginning in (word, prefix + word):
             if word and not rows:
@@ -107,10 +106,10 @@ async def workers(path: str | Path) -> list[str]:
         StoreError: there is no store of this version there, or it cannot be read.
     """
 
-    def work(connection: apsw.Connection, place: StorePlace) -> list[str]:
+    def work(connection: SqliteConnection, place: StorePlace) -> list[str]:
         query = "SELECT name, owner FROM workers WHERE until >= ? ORDER BY name"
         rows: Any = connection.execute(query, (time.monotonic(),)).fetchall()
-        dead = dead_among({owner for _, owner in rows}, connection, place)
+        dead = FileLiveness(place).dead_among({owner for _, owner in rows}, connection)
         return [name for name, owner in rows if owner not in dead]
 
     return await visit_place(path, work)
@@ -125,7 +124,7 @@ async def decided_key(
         StoreError: there is no store of this version there, or it cannot be read.
     """
 
-    def work(connection: apsw.Connection) -> str | None:
+    def work(connection: SqliteConnection) -> str | None:
         row = connection.execute(
             "SELECT session, scope, call_id, kind, name FROM waits WHERE call_id = ?1 AND (?2 IS NULL OR session = ?2)"
             " AND kind IN (SELECT value FROM json_each(?3)) AND resolution IS NOT NULL ORDER BY arrived DESC LIMIT 1",

@@ -12,12 +12,14 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import apsw
-
 from toolwright.errors import ToolwrightError
 from toolwright.stores.contracts.inspection import Pruned, Stats
 from toolwright.stores.contracts.journal import RUN_SCOPE
 from toolwright.stores.contracts.turns import ENDED
+from toolwright.stores.sql.background.schedules import prune_firings
+from toolwright.stores.sql.calls.intent_bundles import UNREADABLE
+from toolwright.stores.sql.codec import one
+from toolwright.stores.sql.event_rows import prune_events
 from toolwright.stores.sqlite.admin.pruning import (
     CHUNK,
     PARTS,
@@ -27,11 +29,8 @@ from toolwright.stores.sqlite.admin.pruning import (
     prune_runs,
     prune_turns,
 )
-from toolwright.stores.sqlite.background.schedules import prune_firings
-from toolwright.stores.sqlite.calls.intent_bundles import UNREADABLE
-from toolwright.stores.sqlite.core.codec import one
-from toolwright.stores.sqlite.core.event_rows import prune_events
-from toolwright.stores.sqlite.core.owners import dead_among
+from toolwright.stores.sqlite.core.connection import SqliteConnection
+from toolwright.stores.sqlite.core.owners import FileLiveness
 from toolwright.stores.sqlite.core.side_connection import VisitorQueue, visit, visit_place
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.store import SqliteStore
@@ -40,12 +39,12 @@ from toolwright.stores.sqlite.store import SqliteStore
 async def stats(path: str | Path) -> Stats:
     """Count the records of a store."""
 
-    def work(connection: apsw.Connection, place: StorePlace) -> Stats:
+    def work(connection: SqliteConnection, place: StorePlace) -> Stats:
         connection.execute("BEGIN")  # one moment for all counts
         by_owner = dict(
             connection.execute("SELECT owner, count(*) FROM every_call WHERE outcome IS NULL GROUP BY owner")
         )
-        dead = dead_among(set(by_owner), connection, place)
+        dead = FileLiveness(place).dead_among(set(by_owner), connection)
         calls = dict(
             connection.execute("SELECT status, count(*) FROM every_call WHERE outcome IS NOT NULL GROUP BY status")
         )
@@ -53,7 +52,7 @@ async def stats(path: str | Path) -> Stats:
             state = "cut off" if owner in dead else "unfinished"
             calls[state] = calls.get(state, 0) + count
         worked_on = list(connection.execute("SELECT state, owner, count(*) FROM turns GROUP BY 1, 2"))
-        dead = dead_among({owner for _, owner, _ in worked_on if owner is not None}, connection, place)
+        dead = FileLiveness(place).dead_among({owner for _, owner, _ in worked_on if owner is not None}, connection)
         turns: dict[str, int] = {}
         for state, owner, count in worked_on:
             told = "cut off" if state == "running" and owner in dead else state
@@ -85,7 +84,7 @@ async def stats(path: str | Path) -> Stats:
 async def check(path: str | Path) -> list[str]:
     """The problems of a store, one sentence each; empty when there are none."""
 
-    def work(connection: apsw.Connection) -> list[str]:
+    def work(connection: SqliteConnection) -> list[str]:
         connection.execute("BEGIN")
         told = [f"SQLite says: {row[0]}" for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
         unreadable = one(connection, f"SELECT count(*) FROM bundles WHERE {UNREADABLE}")
@@ -160,14 +159,14 @@ async def prune(
     if before is not None and (not isinstance(before, (int, float)) or math.isnan(before)):
         raise ToolwrightError(f"The instant to prune before is {before!r}; use seconds since 1970")
 
-    def work(connection: apsw.Connection, place: StorePlace) -> Pruned:
+    def work(connection: SqliteConnection, place: StorePlace) -> Pruned:
         queue = VisitorQueue(place)
         try:
             return pruned(connection, nullcontext if dry_run else queue.in_front)
         finally:
             queue.close()
 
-    def pruned(connection: apsw.Connection, in_front: InQueue) -> Pruned:
+    def pruned(connection: SqliteConnection, in_front: InQueue) -> Pruned:
         size = _size(Path(path))
         counts = dict.fromkeys(("calls", *PARTS, "spared", "occurrences", "runs", "firings", "turns"), 0)
         if before is not None:
@@ -217,7 +216,7 @@ async def version(path: str | Path) -> int:
         StoreError: there is no store, it is empty, another program's or a newer toolwright's, or it cannot be read.
     """
 
-    def work(connection: apsw.Connection) -> int:
+    def work(connection: SqliteConnection) -> int:
         return int(one(connection, "PRAGMA user_version"))
 
     return await visit(path, work, older=True)

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-import apsw
-
 from toolwright.stores.contracts.journal import RUN_SCOPE
 from toolwright.stores.contracts.turns import TURN_SCOPE
-from toolwright.stores.sqlite.background.runs import PENDING
-from toolwright.stores.sqlite.calls.intent_bundles import untie
-from toolwright.stores.sqlite.core.codec import KEY, one
+from toolwright.stores.sql.background.runs import PENDING
+from toolwright.stores.sql.calls.intent_bundles import untie
+from toolwright.stores.sql.codec import KEY, one
+from toolwright.stores.sqlite.core.connection import SqliteConnection
 
 InQueue = Callable[[], AbstractContextManager[None]]
 CHUNK = 2_000
@@ -23,7 +22,7 @@ PARTS = ("effects", "waits", "signals")
 
 
 def prune_calls(
-    connection: apsw.Connection,
+    connection: SqliteConnection,
     session: str,
     scope: str,
     before: float,
@@ -46,7 +45,7 @@ def prune_calls(
 
 
 def _prune_chunk(
-    connection: apsw.Connection,
+    connection: SqliteConnection,
     session: str,
     scope: str,
     before: float,
@@ -89,7 +88,7 @@ def _prune_chunk(
     return old[-1] if len(old) == CHUNK else None
 
 
-def _needed(connection: apsw.Connection, session: str, scope: str) -> set[str]:
+def _needed(connection: SqliteConnection, session: str, scope: str) -> set[str]:
     """The calls of a group that unfinished work may come back to: its batches, its callers, and the calls it made."""
     where = "FROM every_call WHERE session = ? AND scope = ?"
     todo = [row[0] for row in connection.execute(f"SELECT call_id {where} AND outcome IS NULL", (session, scope))]
@@ -120,7 +119,7 @@ def _links(call_id: str, parent: str | None, batch: str) -> Iterator[tuple[str, 
 
 
 def prune_runs(
-    connection: apsw.Connection, sessions: str | None, before: float, counts: dict[str, int], dry_run: bool
+    connection: SqliteConnection, sessions: str | None, before: float, counts: dict[str, int], dry_run: bool
 ) -> bool:
     """Prune the next finished runs, children before parents; True when there may be more."""
     connection.execute("BEGIN" if dry_run else "BEGIN IMMEDIATE")
@@ -150,7 +149,7 @@ def prune_runs(
 
 
 def prune_turns(
-    connection: apsw.Connection, sessions: str | None, before: float, counts: dict[str, int], dry_run: bool
+    connection: SqliteConnection, sessions: str | None, before: float, counts: dict[str, int], dry_run: bool
 ) -> bool:
     """Prune the next turns that ended, with their events and steering; True when there may be more.
 
@@ -181,7 +180,7 @@ def prune_turns(
     return not dry_run and len(old) == CHUNK
 
 
-def prune_occurrences(connection: apsw.Connection, before: float, dry_run: bool) -> int:
+def prune_occurrences(connection: SqliteConnection, before: float, dry_run: bool) -> int:
     """Prune the keys of occurrences before an instant, and return how many."""
     found: int = one(connection, "SELECT count(*) FROM occurrences WHERE at < ?", (before,))
     if not dry_run:

@@ -13,9 +13,8 @@ import os
 import time
 import weakref
 
-import apsw
-
-from toolwright.stores.sqlite.core.codec import one
+from toolwright.stores.sql.codec import one
+from toolwright.stores.sql.connection import Connection
 from toolwright.stores.sqlite.core.store_file import StorePlace
 
 PATIENCE = 2.0
@@ -66,14 +65,20 @@ def is_alive(place: StorePlace, number: int) -> bool:
     return False
 
 
-def dead_among(owners: set[str], connection: apsw.Connection, place: StorePlace) -> set[str]:
-    """The owners whose process is gone, or that are nobody."""
-    dead = set()
-    for owner in owners:
-        number = one(connection, "SELECT number FROM owners WHERE name = ?", (owner,))
-        if number is None or not is_alive(place, number):
-            dead.add(owner)
-    return dead
+class FileLiveness:
+    """`Liveness` by the locks on the files beside a store."""
+
+    def __init__(self, place: StorePlace) -> None:
+        self._place = place
+
+    def dead_among(self, owners: set[str], connection: Connection) -> set[str]:
+        """The owners whose process is gone, or that are nobody."""
+        dead = set()
+        for owner in owners:
+            number = one(connection, "SELECT number FROM owners WHERE name = ?", (owner,))
+            if number is None or not is_alive(self._place, number):
+                dead.add(owner)
+        return dead
 
 
 def sweep(place: StorePlace) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import apsw
 
+from toolwright.stores.sqlite.core.connection import SqliteConnection
 from toolwright.stores.sqlite.core.faults import reason, store_error
 from toolwright.stores.sqlite.core.writer import BUSY, Sync, Writer
 
@@ -19,10 +20,10 @@ MAPPED = 256 * 1024 * 1024
 class Reader(Writer):
     """Reads committed data, on a thread of its own."""
 
-    def _open(self, prepare: Callable[[apsw.Connection], None], sync: Sync, vfs: str | None) -> apsw.Connection:
+    def _open(self, prepare: Callable[[SqliteConnection], None], sync: Sync, vfs: str | None) -> SqliteConnection:
         try:
             # The log beside the file must be written to even by readers.
-            connection = apsw.Connection(str(self._path), apsw.SQLITE_OPEN_READWRITE, vfs)
+            connection = SqliteConnection(str(self._path), apsw.SQLITE_OPEN_READWRITE, vfs)
             connection.set_busy_timeout(BUSY)
             # Mapped, large content is read at twice the speed: a search reads all there is.
             connection.execute(f"PRAGMA query_only = 1; PRAGMA mmap_size = {MAPPED}").fetchall()

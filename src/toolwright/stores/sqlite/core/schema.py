@@ -11,10 +11,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import apsw
-
 from toolwright.errors import StoreError
-from toolwright.stores.sqlite.core.codec import one
+from toolwright.stores.sql.codec import one
+from toolwright.stores.sql.connection import Connection
+from toolwright.stores.sqlite.core.connection import SqliteConnection
 from toolwright.stores.sqlite.core.owners import sweep
 from toolwright.stores.sqlite.core.store_file import StorePlace
 
@@ -25,7 +25,7 @@ APPLICATION = 0x746F6F6C
 _HERE = files("toolwright.stores.sqlite")
 
 
-def bring_up_to_date(connection: apsw.Connection, place: StorePlace | None) -> None:
+def bring_up_to_date(connection: SqliteConnection, place: StorePlace | None) -> None:
     """Give a file the schema of this version, inside the transaction of the caller: all of it, or nothing.
 
     A database in memory has no place.
@@ -54,7 +54,7 @@ def bring_up_to_date(connection: apsw.Connection, place: StorePlace | None) -> N
     connection.execute("INSERT OR IGNORE INTO meta (name, value) VALUES ('secret', ?)", (secrets.token_bytes(32),))
 
 
-def without_event_log(connection: apsw.Connection) -> None:
+def without_event_log(connection: SqliteConnection) -> None:
     """Write no event log in a database in memory: unless somebody reads it, it would only grow."""
     found: Any = connection.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'noted_%'"
@@ -63,13 +63,13 @@ def without_event_log(connection: apsw.Connection) -> None:
         connection.execute(f"DROP TRIGGER {name}")
 
 
-def with_event_log(connection: apsw.Connection) -> None:
+def with_event_log(connection: Connection) -> None:
     """Write the event log in a database in memory from now on."""
     statements = _HERE.joinpath("migrations", "0011_events.sql").read_text("utf-8")
     connection.execute(statements[statements.index("CREATE TRIGGER") :])
 
 
-def require_ours(connection: apsw.Connection, path: Path) -> int:
+def require_ours(connection: SqliteConnection, path: Path) -> int:
     """The version of a file, which is not newer than this code.
 
     Raises:
@@ -88,17 +88,17 @@ def require_ours(connection: apsw.Connection, path: Path) -> int:
     return version
 
 
-def secret_of(connection: apsw.Connection) -> bytes:
+def secret_of(connection: SqliteConnection) -> bytes:
     """The secret that signs the wait keys of this store."""
     return bytes(one(connection, "SELECT value FROM meta WHERE name = 'secret'"))
 
 
-def _is_empty(connection: apsw.Connection) -> bool:
+def _is_empty(connection: SqliteConnection) -> bool:
     """True for a file that SQLite takes for a new database: one that was just made, or is empty."""
     return one(connection, "SELECT count(*) FROM sqlite_schema") == 0 and _marks(connection) == (0, 0)
 
 
-def _marks(connection: apsw.Connection) -> tuple[int, int]:
+def _marks(connection: SqliteConnection) -> tuple[int, int]:
     return one(connection, "PRAGMA application_id"), one(connection, "PRAGMA user_version")
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 import apsw
 
 from toolwright.errors import StoreError
+from toolwright.stores.sqlite.core.connection import SqliteConnection
 from toolwright.stores.sqlite.core.faults import reason, store_error
 from toolwright.stores.sqlite.core.schema import VERSION, require_ours
 from toolwright.stores.sqlite.core.store_file import StorePlace
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 
 async def visit(
-    path: str | Path, work: Callable[[apsw.Connection], T], *, writes: bool = False, older: bool = False
+    path: str | Path, work: Callable[[SqliteConnection], T], *, writes: bool = False, older: bool = False
 ) -> T:
     """Run `work` on a connection of its own, off the event loop. It makes no file, and without `writes` changes none.
 
@@ -33,7 +34,9 @@ async def visit(
     return await asyncio.to_thread(_visit, path, lambda connection, place: work(connection), writes, older)
 
 
-async def visit_place(path: str | Path, work: Callable[[apsw.Connection, StorePlace], T], *, writes: bool = False) -> T:
+async def visit_place(
+    path: str | Path, work: Callable[[SqliteConnection, StorePlace], T], *, writes: bool = False
+) -> T:
     """As `visit`, for `work` that also looks at the files beside the store, such as those of its owners.
 
     Raises:
@@ -72,7 +75,7 @@ class VisitorQueue:
             self._writer_queue.close(last=False)
 
 
-def _visit(given: str | Path, work: Callable[[apsw.Connection, StorePlace], T], writes: bool, older: bool) -> T:
+def _visit(given: str | Path, work: Callable[[SqliteConnection, StorePlace], T], writes: bool, older: bool) -> T:
     with StorePlace(given) as place:
         path = place.path
         if not path.exists():
@@ -80,7 +83,7 @@ def _visit(given: str | Path, work: Callable[[apsw.Connection, StorePlace], T], 
         place.require_one_name()
         try:
             # The log beside the file must be written to even by readers.
-            connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+            connection = SqliteConnection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
             try:
                 connection.set_busy_timeout(BUSY)
                 version = require_ours(connection, path)

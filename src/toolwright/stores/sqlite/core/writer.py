@@ -23,6 +23,7 @@ import apsw
 from toolwright.crash_seams import CommitSeam
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.private_files import make_if_missing, tighten
+from toolwright.stores.sqlite.core.connection import SqliteConnection
 from toolwright.stores.sqlite.core.faults import reason, store_error
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer_queue import WriterQueue
@@ -53,7 +54,7 @@ class _Job:
 
     __slots__ = ("future", "loop", "synced", "work", "writes")
 
-    def __init__(self, work: Callable[[apsw.Connection], Any], writes: bool, synced: bool = True) -> None:
+    def __init__(self, work: Callable[[SqliteConnection], Any], writes: bool, synced: bool = True) -> None:
         self.work = work
         self.synced = synced
         self.writes = writes
@@ -67,7 +68,7 @@ class Writer:
     def __init__(
         self,
         path: Path,
-        prepare: Callable[[apsw.Connection], None],
+        prepare: Callable[[SqliteConnection], None],
         sync: Sync,
         vfs: str | None = None,
         place: StorePlace | None = None,
@@ -93,7 +94,7 @@ class Writer:
         self._thread = threading.Thread(target=self._work, name="toolwright-journal", daemon=True)
         self._thread.start()
 
-    def do(self, work: Callable[[apsw.Connection], T], *, synced: bool = True) -> asyncio.Future[T]:
+    def do(self, work: Callable[[SqliteConnection], T], *, synced: bool = True) -> asyncio.Future[T]:
         """Run `work` inside the next transaction; its result comes when that is committed.
 
         With `synced=False` the commit is not fsynced: it survives a crash of this process, but a power cut may lose it
@@ -104,7 +105,7 @@ class Writer:
         """
         return self._ask(_Job(work, True, synced=synced))
 
-    def read(self, work: Callable[[apsw.Connection], T]) -> asyncio.Future[T]:
+    def read(self, work: Callable[[SqliteConnection], T]) -> asyncio.Future[T]:
         """Run `work`, which changes nothing, after all earlier requests; other processes are not delayed.
 
         Raises:
@@ -148,14 +149,14 @@ class Writer:
         if self._process == os.getpid():  # a fork has no copy of the thread
             await asyncio.to_thread(self._thread.join)
 
-    def _open(self, prepare: Callable[[apsw.Connection], None], sync: Sync, vfs: str | None) -> apsw.Connection:
+    def _open(self, prepare: Callable[[SqliteConnection], None], sync: Sync, vfs: str | None) -> SqliteConnection:
         try:
             private = vfs is None and str(self._path) != ":memory:"
             if private:
                 # The file holds conversations and the key that signs waits. SQLite would let everybody read it.
                 with contextlib.suppress(OSError):  # SQLite explains better why the path is unusable.
                     make_if_missing(self._path)
-            connection = apsw.Connection(str(self._path), vfs=vfs)
+            connection = SqliteConnection(str(self._path), vfs=vfs)
             try:
                 connection.set_busy_timeout(BUSY)
                 connection.execute(f"PRAGMA synchronous = {sync}")
@@ -182,7 +183,7 @@ class Writer:
             raise store_error(told, error) from error
         return connection
 
-    def _begin_writing(self, connection: apsw.Connection) -> bool:
+    def _begin_writing(self, connection: SqliteConnection) -> bool:
         """Begin a transaction that writes, when this program is first in the queue; True when it is, and must leave the
         queue.
 
@@ -254,7 +255,7 @@ class Writer:
             for end in ("", "-wal", "-shm"):
                 tighten(self._path.with_name(self._path.name + end))
 
-    def _become_wal(self, connection: apsw.Connection) -> None:
+    def _become_wal(self, connection: SqliteConnection) -> None:
         """Switch to the write-ahead log. SQLite does not wait for others here, so we do."""
         until = time.monotonic() + BUSY / 1000
         while True:
@@ -338,7 +339,7 @@ class Writer:
                 loop.call_soon_threadsafe(_set_results, answers)
 
 
-def _begin_now(connection: apsw.Connection) -> bool:
+def _begin_now(connection: SqliteConnection) -> bool:
     """Begin a transaction that writes, unless another program does."""
     connection.set_busy_timeout(0)
     try:

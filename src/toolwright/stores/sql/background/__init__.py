@@ -1,0 +1,1 @@
+"""Background runs, schedules and triggers in a SQL store."""

@@ -1,0 +1,1 @@
+"""The journal of calls and their waits in a SQL store."""

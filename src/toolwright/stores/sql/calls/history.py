@@ -1,0 +1,135 @@
+"""The history of calls in a SQL store. Owns its queries, which change nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolwright.stores.contracts.call_history import CallDetail, CallFilters, PastStep, PastWait, Place, PlacedCall
+from toolwright.stores.contracts.inspection import PastBatch, PastCall
+from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.waits import BY_CALL, Resolution
+from toolwright.stores.sql.calls.journal import CallRow
+from toolwright.stores.sql.calls.past_calls import PAST_BATCHES, past_batch, past_call
+from toolwright.stores.sql.changes import Changes
+from toolwright.stores.sql.codec import KEY, columns_of, unpacker
+from toolwright.stores.sql.connection import Connection
+from toolwright.stores.sql.liveness import Liveness
+
+_COLUMNS = columns_of(CallRow)
+_BUNDLED = float(2**62)
+"""The place of calls that have no row of their own yet: before all others."""
+_UNFINISHED = ("waiting", "running", "cut off")
+_resolution = unpacker(Resolution)
+
+
+class SqlCallHistory:
+    """`CallHistory` in a SQL store."""
+
+    def __init__(self, changes: Changes, liveness: Liveness | None) -> None:
+        self._changes = changes
+        self._liveness = liveness
+
+    async def list_calls(self, filters: CallFilters, before: Place | None, limit: int) -> list[PlacedCall]:
+        unfinished = filters.status in _UNFINISHED
+        terms, values = [], []
+        for name in ("session", "tool", "batch"):
+            if (value := getattr(filters, name)) is not None:
+                terms.append(f"{name} = ?")
+                values.append(value)
+        if filters.status is not None:
+            terms.append("status IS NULL" if unfinished else "status = ?")
+            values += [] if unfinished else [filters.status]
+        only = "".join(f" AND {term}" for term in terms)
+        # The order of the rows is that in which calls came, and needs no index that every call would have to fill.
+        written = f"SELECT rowid, {_COLUMNS} FROM calls WHERE rowid < ?{only} ORDER BY rowid DESC LIMIT ?"
+        bundled = f"SELECT {_COLUMNS} FROM every_call WHERE status IS NULL AND queued_at > 0{only}"
+
+        def work(connection: Connection) -> list[PlacedCall]:
+            with connection:  # one moment for calls and their waits
+                found: list[tuple[Place, CallRow]] = []
+                place = before or (_BUNDLED, "~")
+                if place[0] == _BUNDLED and filters.status in (None, *_UNFINISHED):
+                    found += [each for each in self._bundled(connection, bundled, values) if each[0] < place][:limit]
+                last, rest = place[0], limit - len(found)
+                if unfinished:
+                    rest = -1  # all of them: which of the three states each has is not in its row
+                rows: Any = connection.execute(written, (int(min(last, _BUNDLED)), *values, rest)).fetchall()
+                found += [((float(number), ""), CallRow._make(row)) for number, *row in rows]
+                calls = self._calls([row for _, row in found], connection)
+            return [PlacedCall(place, call) for (place, _), call in zip(found, calls, strict=True)]
+
+        placed = await self._changes.read(work)
+        return [one for one in placed if not unfinished or one.call.status == filters.status][:limit]
+
+    def _bundled(self, connection: Connection, query: str, values: list[Any]) -> list[tuple[Place, CallRow]]:
+        """Calls that are unfinished, and have no row of their own, the newest first."""
+        have = connection.execute("SELECT count(*) FROM bundles").fetchone()
+        if have is None or have[0] == 0:
+            return []
+        rows = [CallRow._make(row) for row in connection.execute(query.replace("every_call", "bundled_calls"), values)]
+        return sorted((((_BUNDLED, _order(row)), row) for row in rows), key=lambda each: each[0], reverse=True)
+
+    async def find_call(self, key: CallKey) -> CallDetail | None:
+        def work(connection: Connection) -> CallDetail | None:
+            with connection:
+                row = connection.execute(f"SELECT {_COLUMNS} FROM every_call WHERE {KEY}", key).fetchone()
+                calls = [] if row is None else self._calls([CallRow._make(row)], connection)
+                steps: Any = connection.execute(
+                    f"SELECT label, at, done, failure IS NOT NULL FROM effects WHERE {KEY} ORDER BY at, label", key
+                ).fetchall()
+                waits: Any = connection.execute(
+                    f"SELECT kind, name, opened_at, deadline, open, resolution FROM waits WHERE {KEY}"
+                    " ORDER BY coalesce(opened_at, 0), kind, name",
+                    key,
+                ).fetchall()
+            return CallDetail(calls[0], tuple(map(_step, steps)), tuple(map(_wait, waits))) if calls else None
+
+        return await self._changes.read(work)
+
+    async def list_batches(self, session: str, before: Place | None, limit: int) -> list[PastBatch]:
+        query = PAST_BATCHES.format(only="WHERE session = ?", beyond="HAVING (min(first_at), batch) < (?, ?)")
+        place = before or (float("inf"), "")
+
+        def work(connection: Connection) -> list[PastBatch]:
+            return [past_batch(row) for row in connection.execute(query, (session, *place, limit))]
+
+        return await self._changes.read(work)
+
+    async def batch_calls(self, batch: str, session: str | None = None) -> list[PastCall]:
+        query = (
+            f"SELECT {_COLUMNS} FROM every_call WHERE batch = ?1 AND (?2 IS NULL OR session = ?2)"
+            " ORDER BY queued_at, session, scope, position"
+        )
+
+        def work(connection: Connection) -> list[PastCall]:
+            with connection:
+                rows = [CallRow._make(row) for row in connection.execute(query, (batch, session))]
+                calls = self._calls(rows, connection)
+            return calls
+
+        return await self._changes.read(work)
+
+    def _calls(self, rows: list[CallRow], connection: Connection) -> list[PastCall]:
+        owners = {row.owner for row in rows if row.outcome is None}
+        dead = self._liveness.dead_among(owners, connection) if owners and self._liveness is not None else set()
+        return [past_call(row, dead, connection) for row in rows]
+
+
+def _order(row: CallRow) -> str:
+    """Text that sorts as calls came."""
+    return f"{row.queued_at:020.6f} {row.position:08d} {row.session} {row.scope} {row.call_id}"
+
+
+def _step(row: tuple[str, float, int, int]) -> PastStep:
+    label, at, done, failed = row
+    kind, _, name = label.partition(":")
+    return PastStep(kind, name, at, bool(done), bool(failed))
+
+
+def _wait(row: tuple[Any, ...]) -> PastWait:
+    kind, name, opened_at, deadline, is_open, packed = row
+    if packed is None:
+        return PastWait(kind, name, opened_at, deadline, bool(is_open))
+    ended = _resolution(packed)
+    by = None if ended.by == BY_CALL else ended.by
+    return PastWait(kind, name, opened_at, deadline, bool(is_open), ended.status, ended.at, by, ended.reason)

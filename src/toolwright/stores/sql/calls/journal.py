@@ -1,0 +1,612 @@
+"""The journal in a SQL store. Owns its queries; replay, crash policies and sharing are written once, above it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import operator
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from toolwright.errors import StoreError
+from toolwright.stores.contracts.journal import NOT_ALL, RUN_SCOPE, CallKey, Ended, Entry, Intent, Kept
+from toolwright.stores.sql.calls.crash_counts import CrashCounter
+from toolwright.stores.sql.calls.intent_bundles import (
+    INTENT_COLUMNS,
+    OF_INTENT,
+    Bundle,
+    Row,
+    is_mine,
+    remove,
+    untie,
+)
+from toolwright.stores.sql.calls.waits import completion_came
+from toolwright.stores.sql.codec import KEY, columns_of, encode, insert, one, packed, unpacker
+from toolwright.stores.sql.connection import Connection
+from toolwright.stores.sql.event_rows import note_batch, note_call, note_calls
+from toolwright.stores.sql.jobs import JobQueue
+from toolwright.stores.sql.liveness import Liveness
+from toolwright.tools.call import CallSource
+from toolwright.tools.outcome import Failure, ToolOutcome
+
+
+class CallRow(NamedTuple):
+    """A call as it is read, from `calls` or the view `every_call`."""
+
+    session: str
+    scope: str
+    call_id: str
+    batch: str
+    position: int
+    tool: str
+    tool_id: str
+    arguments: bytes
+    source: CallSource
+    parent: str | None
+    queued_at: float
+    owner: str
+    started_at: float | None
+    finished_at: float | None
+    outcome: bytes | None
+    authority: bytes | None
+
+
+_COLUMNS = columns_of(CallRow)
+_END = ("started_at", "finished_at", "status", "outcome")
+"""The columns of a call that its end fills."""
+# Only an unfinished call of this process is changed.
+_OWN = f"WHERE {KEY} AND owner = ? AND outcome IS NULL"
+_BEGIN = insert("calls", (*INTENT_COLUMNS, "started_at"))
+_RESTRICT = f"UPDATE calls SET authority = ? WHERE {KEY}"
+_WRITE = insert("calls", (*INTENT_COLUMNS, *_END, "authority"))
+_REFUSE = (
+    f"INSERT OR IGNORE INTO calls ({', '.join((*INTENT_COLUMNS, *_END))})"
+    f" SELECT {', '.join('?' * len((*INTENT_COLUMNS, *_END)))}"
+    # The key comes first.
+    " WHERE NOT EXISTS (SELECT 1 FROM bundled_calls WHERE session = ?1 AND scope = ?2 AND call_id = ?3)"
+)
+_KEEP = insert("effects", (*CallKey._fields, *Kept.__struct_fields__), "INSERT OR REPLACE")
+_TRACE = insert("traces", (*CallKey._fields, "trace"), "INSERT OR IGNORE")
+_START = f"UPDATE calls SET started_at = ? {_OWN}"
+_FINISH = (
+    # A finished call needs no authority any more, unless it may be reopened.
+    "UPDATE calls SET started_at = coalesce(?, started_at), finished_at = ?2, status = ?3, outcome = ?4,"
+    " authority = CASE ?3 WHEN 'connection_required' THEN authority END"
+    f" {_OWN}"
+)
+_IS_FINISHED = f"SELECT 1 FROM calls WHERE {KEY} AND owner = ? AND outcome = ?"
+_FORGET = f"DELETE FROM calls {_OWN}"
+_IS_KNOWN = f"SELECT 1 FROM calls WHERE {KEY}"
+_CLOSE_WAITS = f"UPDATE waits SET open = 0 WHERE {KEY} AND open = 1"
+_RELEASE = f"UPDATE calls SET owner = ? {_OWN}"
+_IS_RELEASED = f"SELECT 1 FROM calls WHERE {KEY} AND owner = '' AND outcome IS NULL"
+_IS_REOPENED = f"SELECT 1 FROM calls WHERE {KEY} AND owner = ? AND outcome IS NULL AND started_at IS NULL"
+_HELD = (
+    "SELECT 1 FROM processes JOIN workers ON workers.name = processes.worker"
+    " WHERE processes.id = ? AND state IN ('running', 'waiting') AND workers.owner = ?"
+)
+MOST_GIVEN_UP = 10_000
+"""How many calls that it forgot or released an owner remembers."""
+NOBODY = ""
+"""The owner of an unfinished call that was released."""
+_outcome = unpacker(ToolOutcome)
+_failure = unpacker(Failure)
+
+
+_of_intent = operator.attrgetter(*OF_INTENT)
+Bundled = tuple[Row, Bundle]
+"""An intent and its bundle."""
+
+
+class SqlJournalStore:
+    """`JournalStore` in a SQL store."""
+
+    def __init__(self, writer: JobQueue, liveness: Liveness, owner: str) -> None:
+        self._writer = writer
+        self._liveness = liveness
+        self.owner = owner
+        self._bundles = Bundles()
+        self._given_up: dict[CallKey, None] = {}  # used by the thread of the writer alone
+
+    @property
+    def bundled(self) -> int:
+        """How many calls of this process are in a bundle, and not in rows of their own."""
+        return len(self._bundles)
+
+    def begin(self, intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> Awaitable[list[Entry | None]]:
+        rows = intent_rows(intents, self.owner)
+        rerun = all(intent.rerun for intent in intents)
+        # All calls of a batch have one scope.
+        scope = intents[0].key.scope if intents else refused[0].scope if refused else ""
+        of_run = scope.startswith(RUN_SCOPE)
+        # The calls of one batch have one authority.
+        authority = intents[0].authority if intents else None
+        traced = [(*intent.key, intent.trace) for intent in intents if intent.trace is not None]
+        bundle, over = (
+            Bundle.of(rows, authority) if rerun and not of_run else None,
+            [] if of_run else self._bundles.over(),
+        )
+
+        def work(connection: Connection) -> list[Entry | None]:
+            remove(connection, over)
+            if self._given_up:
+                for intent in intents:
+                    self._given_up.pop(intent.key, None)
+            for session, scope in {bundle.place} if bundle is not None else _places(intent.key for intent in intents):
+                untie(connection, session, scope)
+            if bundle is not None and bundle.tie(connection):
+                connection.executemany(_TRACE, traced)
+                note_batch(connection, intents)
+                return [None] * len(rows)
+            # Nearly always none of the calls is there: then they are written without being looked for.
+            try:
+                with connection:  # a savepoint
+                    write(connection, rows, intents)
+            except connection.conflict:
+                return among_known(connection)
+            connection.executemany(_TRACE, traced)
+            return [None] * len(rows)
+
+        def write(connection: Connection, rows: Sequence[Row], intents: Sequence[Intent]) -> None:
+            connection.executemany(
+                _BEGIN, [(*row, intent.starts_at) for row, intent in zip(rows, intents, strict=True)]
+            )
+            note_batch(connection, intents)
+            _note_starts(connection, [(one.key, one.starts_at) for one in intents if one.starts_at is not None])
+            if authority is not None:
+                connection.executemany(_RESTRICT, [(authority, *intent.key) for intent in intents])
+
+        def among_known(connection: Connection) -> list[Entry | None]:
+            known = _find(connection, [intent.key for intent in intents], traced=bool(traced))
+            owners = {entry.owner for entry in known.values() if entry.outcome is None} - {self.owner}
+            dead = self._liveness.dead_among(owners, connection)
+            may_rerun = {intent.key for intent in intents if intent.rerun}
+            if dead == owners:
+                crashes = CrashCounter(connection, intents[0].queued_at if intents else 0.0)
+                for key, entry in known.items():
+                    if entry.outcome is not None:
+                        continue
+                    left = entry.owner in dead
+                    crashed = left and entry.owner != NOBODY
+                    known[key] = replace(
+                        entry,
+                        owner=self.owner,
+                        cut_off=left,
+                        pending=_is_pending(connection, key),
+                        crashes=crashes.count(entry, crashed=crashed, may_rerun=key in may_rerun),
+                    )
+                    if left:
+                        connection.execute(f"UPDATE calls SET owner = ? WHERE {KEY}", (self.owner, *key))
+                new = [intent for intent in intents if intent.key not in known]
+                write(connection, intent_rows(new, self.owner), new)
+                # Of a call whose first execution was not traced, the one that continues it is.
+                unfinished = {key for key, entry in known.items() if entry.outcome is None}
+                begun = unfinished | {intent.key for intent in new}
+                connection.executemany(_TRACE, [row for row in traced if row[:3] in begun])
+            return [known.get(intent.key) for intent in intents]
+
+        def work_and_look_up(connection: Connection) -> list[Entry | None]:
+            found = _find(connection, list(refused), "every_call", traced=bool(traced))
+            return [*work(connection), *map(found.get, refused)]
+
+        # If the power fails, a call that may simply run again is as good as never begun: its outcome was not told.
+        job_of = work_and_look_up if refused else work
+        if of_run:
+            return self._begin_of_run(scope, job_of, not rerun)
+        job = self._writer.do(job_of, synced=not rerun)
+        if bundle is not None:
+            self._bundles.begin(bundle, [intent.key for intent in intents], job)
+        if over:
+            self._bundles.put_back(over, job)
+        return job
+
+    async def _begin_of_run(
+        self, scope: str, work: Callable[[Connection], list[Entry | None]], synced: bool
+    ) -> list[Entry | None]:
+        """Begin calls of a run while a worker of this owner holds it: a worker that was frozen begins nothing more."""
+        id = scope.removeprefix(RUN_SCOPE)
+
+        def held(connection: Connection) -> list[Entry | None] | None:
+            return work(connection) if one(connection, _HELD, (id, self.owner)) is not None else None
+
+        begun = await self._writer.do(held, synced=synced)
+        if begun is None:
+            raise StoreError(f"This worker no longer holds the run {id!r}, and begins no call")
+        return begun
+
+    def _require_held(self, connection: Connection, scopes: Iterable[str]) -> None:
+        """Refuse to write for runs that no worker of this owner holds any more.
+
+        Raises:
+            StoreError: one of these scopes belongs to such a run.
+        """
+        for scope in scopes:
+            id = scope.removeprefix(RUN_SCOPE)
+            if id != scope and one(connection, _HELD, (id, self.owner)) is None:
+                raise StoreError(f"This worker no longer holds the run {id!r}, and its calls are not written")
+
+    def start(self, key: CallKey, started_at: float) -> Awaitable[bool]:
+        values = (started_at, *key, self.owner)
+
+        def work(connection: Connection) -> bool:
+            changed = _change(key, _START, values, connection)
+            if changed:
+                note_call(connection, "call.started", key, started_at)
+            return changed
+
+        return self._writer.do(work)
+
+    def start_all(self, starts: Sequence[tuple[CallKey, float]]) -> Awaitable[None]:
+        rows = [(started_at, *key, self.owner) for key, started_at in starts]
+
+        def change(connection: Connection) -> bool:
+            before = connection.total_changes()
+            connection.executemany(_START, rows)  # no trigger stands on the table: each change is a call
+            return connection.total_changes() - before == len(rows)
+
+        def work(connection: Connection) -> None:
+            if not change(connection):
+                for session, scope in _places(key for key, _ in starts):
+                    untie(connection, session, scope)
+                if not change(connection):
+                    raise StoreError(NOT_ALL)
+            _note_starts(connection, starts)
+
+        return self._writer.do(work)
+
+    def finish(
+        self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float
+    ) -> Awaitable[bool]:
+        (blob,) = _packed([outcome])
+        values = (started_at, finished_at, outcome.status, blob, *key, self.owner)
+        self._bundles.take([key])
+
+        def work(connection: Connection) -> bool:
+            if not _change(key, _FINISH, values, connection):
+                return one(connection, _IS_FINISHED, (*key, self.owner, blob)) is not None
+            connection.execute(_CLOSE_WAITS, key)
+            note_call(connection, "call.finished", key, finished_at)
+            return True
+
+        return self._writer.do(work)
+
+    def finish_all(self, ended: Sequence[Ended]) -> Awaitable[None]:
+        blobs = _packed([end.outcome for end in ended])
+        ends = [
+            (end.started_at, end.finished_at, end.outcome.status, blob) for end, blob in zip(ended, blobs, strict=True)
+        ]
+        taken = self._bundles.take(end.key for end in ended)
+        refused = [
+            (*row, *values)
+            for end, values in zip(ended, ends, strict=True)
+            if end.intent is not None
+            for row in intent_rows([end.intent], self.owner)
+        ]
+        traced = [(*end.key, end.intent.trace) for end in ended if end.intent is not None and end.intent.trace]
+
+        def work(connection: Connection) -> None:
+            if refused:
+                # They have no intent of this owner, so the lease of their run names the owner.
+                self._require_held(connection, {end.key.scope for end in ended if end.intent is not None})
+                connection.executemany(_REFUSE, refused)
+                connection.executemany(_TRACE, traced)
+            bundles = {bundled[1] for bundled in taken if bundled is not None}
+            there = {bundle for bundle in bundles if bundle.is_there(connection)}
+            begun, others, keys = list[Row](), list[Row](), list[CallKey]()
+            for end, values, bundled in zip(ended, ends, taken, strict=True):
+                if end.intent is not None:
+                    continue
+                if bundled is not None and bundled[1] in there:
+                    reopens = end.outcome.status == "connection_required"
+                    begun.append((*bundled[0], *values, bundled[1].authority if reopens else None))
+                else:
+                    others.append((*values, *end.key, self.owner))
+                    keys.append(end.key)
+            connection.executemany(_WRITE, begun)
+            finished = [end.key for end in ended]
+            if others:
+                for session, scope in _places(keys):
+                    untie(connection, session, scope)
+                before = connection.total_changes()
+                connection.executemany(_FINISH, others)  # no trigger stands on the table: each change is a call
+                if connection.total_changes() - before != len(others):
+                    self._require_finished(connection, others)
+                    finished = [key for key in finished if key not in keys]  # the others had ended before
+            if finished:
+                note_calls(connection, "call.finished", finished, ended[0].finished_at)
+            connection.executemany(_CLOSE_WAITS, [end.key for end in ended if end.waited])
+
+        job = self._writer.do(work, synced=not all(end.rerun for end in ended))
+        if any(taken):
+            self._bundles.end(taken, job)
+        return job
+
+    def _require_finished(self, connection: Connection, ends: Iterable[Row]) -> None:
+        """Refuse the values of `_FINISH` where their call did not get the outcome, now or before.
+
+        Raises:
+            StoreError: one did not.
+        """
+        for _, _, _, blob, *own in ends:
+            if one(connection, _IS_FINISHED, (*own, blob)) is None:
+                raise StoreError(NOT_ALL)
+
+    def forget(self, key: CallKey) -> Awaitable[bool]:
+        self._bundles.take([key])
+
+        def work(connection: Connection) -> bool:
+            if not _change(key, _FORGET, (*key, self.owner), connection):
+                return key in self._given_up and one(connection, _IS_KNOWN, key) is None
+            self._give_up(key)
+            note_call(connection, "call.forgotten", key)
+            for table in ("effects", "crashes", "waits", "signals", "traces"):
+                # A run may be sent signals before its call begins: they are not forgotten with the call.
+                if table != "signals" or not key.scope.startswith(RUN_SCOPE):
+                    connection.execute(f"DELETE FROM {table} WHERE {KEY}", key)
+            return True
+
+        return self._writer.do(work)
+
+    async def reopen(self, key: CallKey) -> bool:
+        statement = (
+            "UPDATE calls SET outcome = NULL, status = NULL, started_at = NULL, finished_at = NULL, owner = ?"
+            f" WHERE {KEY} AND status = 'connection_required'"
+        )
+
+        def work(connection: Connection) -> bool:
+            untie(connection, key.session, key.scope)
+            connection.execute(statement, (self.owner, *key))
+            if connection.changes() == 1:
+                note_call(connection, "call.reopened", key)
+                return True
+            return one(connection, _IS_REOPENED, (*key, self.owner)) is not None
+
+        return await self._writer.do(work)
+
+    def release(self, key: CallKey) -> Awaitable[bool]:
+        self._bundles.take([key])
+
+        def work(connection: Connection) -> bool:
+            if not _change(key, _RELEASE, (NOBODY, *key, self.owner), connection):
+                return key in self._given_up and one(connection, _IS_RELEASED, key) is not None
+            self._give_up(key)
+            note_call(connection, "call.released", key)
+            return True
+
+        return self._writer.do(work)
+
+    def _give_up(self, key: CallKey) -> None:
+        """Note that this owner forgot or released a call: where it repeats that, it is told the same."""
+        self._given_up[key] = None
+        if len(self._given_up) > MOST_GIVEN_UP:
+            del self._given_up[next(iter(self._given_up))]
+
+    async def unfinished(self, session: str | None = None) -> list[Entry]:
+        # The plus prevents SQLite from reading all calls of the session, most of which are finished.
+        only, values = ("", ()) if session is None else ("AND +session = ?", (session,))
+        query = (
+            f"SELECT {_COLUMNS} FROM every_call WHERE outcome IS NULL {only}"
+            " ORDER BY queued_at, position, session, scope, call_id"
+        )
+
+        def work(connection: Connection) -> list[Entry]:
+            entries = [_entry(row) for row in map(CallRow._make, connection.execute(query, values))]
+            dead = self._liveness.dead_among({entry.owner for entry in entries} - {self.owner}, connection)
+            return [entry for entry in entries if entry.owner in dead]
+
+        return await self._writer.read(work)
+
+    async def close(self) -> None:
+        """Remove bundles that mean nothing any more; the store is still open."""
+        over = self._bundles.over()
+        if over:
+            job = self._writer.do(lambda connection: remove(connection, over), synced=False)
+            self._bundles.put_back(over, job)
+            with contextlib.suppress(StoreError):
+                await job
+
+    def effects(self, key: CallKey) -> Awaitable[list[Kept]]:
+        query = f"SELECT {columns_of(EffectRow)} FROM effects WHERE {KEY}"
+
+        def work(connection: Connection) -> list[Kept]:
+            return [_kept(row) for row in map(EffectRow._make, connection.execute(query, key))]
+
+        return self._writer.read(work)
+
+    def keep(self, key: CallKey, kept: Kept) -> Awaitable[bool]:
+        values = _effect_row(key, kept)
+
+        def work(connection: Connection) -> bool:
+            if not is_mine(connection, self.owner, key):
+                return False
+            connection.execute(_KEEP, values)
+            return True
+
+        return self._writer.do(work)
+
+    def keep_all(self, effects: Sequence[tuple[CallKey, Kept]]) -> Awaitable[None]:
+        rows = [_effect_row(key, kept) for key, kept in effects]
+        bundles = self._bundles.of(key for key, _ in effects)
+
+        def work(connection: apsw.Connection) -> None:
+            # A bundle that is there has unfinished calls of this owner, whose effects need no rows of their calls.
+            there = {bundle for bundle in set(bundles) if bundle is not None and bundle.is_there(connection)}
+            others = [key for (key, _), bundle in zip(effects, bundles, strict=True) if bundle not in there]
+            if not all(is_mine(connection, self.owner, key) for key in others):
+                raise StoreError(NOT_ALL)
+            connection.executemany(_KEEP, rows)
+
+        return self._writer.do(work)
+
+
+# --- intents, and the bundles that hold many of them
+
+
+def intent_rows(intents: Iterable[Intent], owner: str) -> list[Row]:
+    """The values of `INTENT_COLUMNS` for the calls of an owner."""
+    return [(*intent.key, *_of_intent(intent), owner) for intent in intents]
+
+
+class Bundles:
+    """The bundles of this process, and which calls are in them: everything here may be forgotten without harm.
+
+    A call that is found here is written with its outcome at once. For any other, its bundle is untied first, if it is
+    in one: its bundle could not be written, or an outcome could not, or its caller did not wait for it.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[CallKey, Bundled] = {}
+        self._over: list[Bundle] = []
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def begin(self, bundle: Bundle, keys: Sequence[CallKey], job: asyncio.Future[Any]) -> None:
+        """Take in a bundle that `job` writes, unless it finds that it must not."""
+        self._of.update(zip(keys, zip(bundle.rows, itertools.repeat(bundle)), strict=True))
+
+        def done(job: asyncio.Future[Any]) -> None:
+            if not _succeeded(job) or not bundle.tied:
+                for key in keys:
+                    if key in self._of and self._of[key][1] is bundle:
+                        del self._of[key]
+
+        job.add_done_callback(done)
+
+    def of(self, keys: Iterable[CallKey]) -> list[Bundle | None]:
+        """The bundle that each of these calls is in, as far as is known here."""
+        return [None if (bundled := self._of.get(key)) is None else bundled[1] for key in keys]
+
+    def take(self, keys: Iterable[CallKey]) -> list[Bundled | None]:
+        """Let calls go that somebody is about to write about; the intent of each that was here, with its bundle."""
+        return [self._of.pop(key, None) for key in keys]
+
+    def end(self, taken: Sequence[Bundled | None], job: asyncio.Future[None]) -> None:
+        """Count the calls that were taken as ended, when `job` has written their outcomes."""
+
+        def done(job: asyncio.Future[None]) -> None:
+            if _succeeded(job):
+                for _, bundle in filter(None, taken):
+                    bundle.left -= 1
+                    if not bundle.left:
+                        self._over.append(bundle)
+
+        job.add_done_callback(done)
+
+    def over(self) -> list[Bundle]:
+        """The bundles whose calls have all ended, each once."""
+        over, self._over = self._over, []
+        return over
+
+    def put_back(self, over: list[Bundle], job: asyncio.Future[Any]) -> None:
+        """Give them out once more, if `job` fails to remove them."""
+
+        def done(job: asyncio.Future[Any]) -> None:
+            if not _succeeded(job):
+                self._over += over
+
+        job.add_done_callback(done)
+
+
+def _succeeded(job: asyncio.Future[Any]) -> bool:
+    return not job.cancelled() and job.exception() is None
+
+
+# --- rows
+
+
+def _note_starts(connection: Connection, starts: Sequence[tuple[CallKey, float]]) -> None:
+    if starts:
+        note_calls(connection, "call.started", [key for key, _ in starts], starts[0][1])
+
+
+def _change(key: CallKey, statement: str, values: tuple[Any, ...], connection: Connection) -> bool:
+    """Change a call of this process; False when it is not there."""
+    untie(connection, key.session, key.scope)
+    connection.execute(statement, values)
+    return connection.changes() == 1
+
+
+def _places(keys: Iterable[CallKey]) -> set[tuple[str, str]]:
+    """The sessions and scopes of calls, in which there may be a bundle."""
+    return {(key.session, key.scope) for key in keys}
+
+
+def _packed(outcomes: Iterable[ToolOutcome]) -> list[bytes]:
+    plain = [one if one.cached_value is UNSET else replace(one, cached_value=UNSET) for one in outcomes]
+    try:
+        return list(map(encode, plain))
+    except (UnicodeEncodeError, OverflowError):
+        return list(map(packed, plain))
+
+
+def _find(
+    connection: Connection, keys: list[CallKey], among: str = "calls", *, traced: bool = False
+) -> dict[CallKey, Entry]:
+    """The calls among these that are there; with the traces of their first executions, if somebody wants those."""
+    ids: dict[tuple[str, str], list[str]] = {}  # nearly always of one session and scope
+    for session, scope, call_id in keys:
+        ids.setdefault((session, scope), []).append(call_id)
+    found: dict[CallKey, Entry] = {}
+    for (session, scope), wanted in ids.items():
+        listed, values = "SELECT value FROM json_each(?)", [json.dumps(wanted)]
+        if "\\u0000" in values[0]:  # from JSON, not every SQLite reads the character 0
+            listed, values = ", ".join("?" * len(wanted)), wanted
+        rows = connection.execute(
+            f"SELECT {_COLUMNS} FROM {among} WHERE session = ? AND scope = ? AND call_id IN ({listed})",
+            (session, scope, *values),
+        )
+        found.update((entry.intent.key, entry) for entry in map(_entry, map(CallRow._make, rows)))
+    if traced:
+        for key, entry in found.items():
+            trace = one(connection, f"SELECT trace FROM traces WHERE {KEY}", key)
+            found[key] = replace(entry, intent=replace(entry.intent, trace=trace))
+    return found
+
+
+def _is_pending(connection: Connection, key: CallKey) -> bool:
+    query = f"SELECT 1 FROM waits WHERE {KEY} AND kind = 'completion' AND name = '' AND opened_at IS NOT NULL"
+    return one(connection, query, key) is not None or completion_came(connection, key)
+
+
+def _entry(row: CallRow) -> Entry:
+    intent = Intent(
+        key=CallKey(row.session, row.scope, row.call_id),
+        batch=row.batch,
+        position=row.position,
+        tool=row.tool,
+        tool_id=row.tool_id,
+        arguments=row.arguments,
+        source=row.source,
+        parent=row.parent,
+        queued_at=row.queued_at,
+        authority=row.authority,
+    )
+    outcome = None if row.outcome is None else _outcome(row.outcome)
+    return Entry(intent, row.owner, outcome, started_at=row.started_at, finished_at=row.finished_at)
+
+
+class EffectRow(NamedTuple):
+    """An effect as it is read."""
+
+    label: str
+    input: bytes
+    at: float
+    done: int
+    payload: bytes
+    failure: bytes | None
+
+
+def _effect_row(key: CallKey, kept: Kept) -> Row:
+    failure = None if kept.failure is None else packed(kept.failure)
+    return (*key, kept.label, kept.input, kept.at, kept.done, kept.payload, failure)
+
+
+def _kept(row: EffectRow) -> Kept:
+    failure = None if row.failure is None else _failure(row.failure)
+    return Kept(row.label, row.input, row.at, bool(row.done), row.payload, failure)

@@ -1,0 +1,50 @@
+"""The contract of whoever runs the jobs of a store. Owns the words; a `Writer` of each store has the thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from toolwright.stores.sql.connection import Connection
+
+T = TypeVar("T")
+
+
+class Jobs(Protocol):
+    """Runs jobs on a connection: a `Writer`, or its replacement in a test."""
+
+    def do(self, work: Callable[[Connection], T], *, synced: bool = True) -> Awaitable[T]: ...
+
+    def read(self, work: Callable[[Connection], T]) -> Awaitable[T]: ...
+
+    async def close(self) -> None: ...
+
+
+class JobQueue(Protocol):
+    """Runs jobs one after the other, in the order in which they were asked for."""
+
+    def do(self, work: Callable[[Connection], T], *, synced: bool = True) -> asyncio.Future[T]:
+        """Run `work` inside the next transaction; its result comes when that is committed.
+
+        With `synced=False` a power cut may lose it until the next synced commit; a crash of this process does not.
+
+        Raises:
+            StoreError: the store could not write; nothing of the transaction is there.
+            StoreUnavailable: the store did not answer; whether it wrote is not known.
+        """
+        ...
+
+    def read(self, work: Callable[[Connection], T]) -> asyncio.Future[T]:
+        """Run `work`, which changes nothing, after all earlier requests; other processes are not delayed.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+        ...
+
+
+class Read(Protocol):
+    """Runs a job that changes nothing."""
+
+    def __call__(self, work: Callable[[Connection], T]) -> Awaitable[T]: ...

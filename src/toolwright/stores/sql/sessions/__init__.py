@@ -1,0 +1,1 @@
+"""The services of sessions in a SQL store."""

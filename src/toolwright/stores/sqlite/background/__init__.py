@@ -1,1 +1,0 @@
-"""Background runs, schedules and triggers in SQLite."""

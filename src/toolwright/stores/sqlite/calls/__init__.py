@@ -1,1 +1,0 @@
-"""The journal of calls and their waits in SQLite."""

@@ -1,1 +1,0 @@
-"""The services of sessions in SQLite."""

@@ -1,0 +1,35 @@
+"""Our own store of calls and services passes the suites about both: the event log and the history of calls."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.databases import InBundles, InFile
+from tests.support import fail_after
+from toolwright.testing.conformance import EVENT_LOG, HISTORY, WHOLE_STORE_CASES, Case, Database
+
+
+@pytest.fixture(params=["sqlite", "sqlite with bundles"])
+def whole(request: pytest.FixtureRequest, tmp_path: Path, bundled: InBundles) -> Database:
+    return InFile(tmp_path) if request.param == "sqlite" else bundled
+
+
+async def check(case: Case, database: Database) -> None:
+    async with fail_after(20):
+        await case.run(database)
+
+
+@pytest.mark.promise("EFF-09", "HTTP-02")
+@pytest.mark.parametrize("case", EVENT_LOG, ids=str)
+async def test_every_store_tells_its_changes_in_one_order(case, whole):
+    await check(case, whole)
+
+
+@pytest.mark.promise("EFF-09", "HTTP-01")
+@pytest.mark.parametrize("case", HISTORY, ids=str)
+async def test_every_store_lists_its_calls(case, whole):
+    await check(case, whole)
+
+
+def test_the_cases_have_names_of_their_own():
+    assert len({case.name for case in WHOLE_STORE_CASES}) == len(WHOLE_STORE_CASES) >= 25
