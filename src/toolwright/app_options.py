@@ -176,7 +176,7 @@ _OPTIONS: dict[str, tuple[Fits, str]] = {
     "after": (_is(Iterable), "a list of functions"),
     "projector": (_or_none(is_projector), "a function of an outcome, or of an outcome and its call, sync or async"),
     "around": (_is(Iterable), "a list of functions under @contextlib.contextmanager"),
-    "telemetry": (_or_none(_has("call", "turn", "model_call", "current", "inside", "opened")), "Telemetry(...)"),
+    "telemetry": (_or_none(_has("calls", "turn", "model_call", "current", "inside", "opened")), "Telemetry(...)"),
     "call_log": (_or_none(_has("open", "close")), "an object with open(record) and close(record)"),
     "events_file": (_or_none(_is(str, Path)), "the path of a file"),
     "clock": (_or_none(_has("now", "monotonic", "call_at", "sleep")), "a Clock, such as SystemClock()"),

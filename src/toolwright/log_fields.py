@@ -7,7 +7,7 @@ Arguments and output of tools are never fields.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 FIELDS: Final = (
     "action",
@@ -22,7 +22,16 @@ FIELDS: Final = (
     "schedule_id",
     "worker",
     "path",
+    "method",
+    "route",
+    "status",
+    "seconds",
+    "caller",
+    "address",
 )
+
+LogFields: TypeAlias = dict[str, str | int | float]
+"""The fields of one line."""
 
 
 def log_fields(
@@ -39,7 +48,13 @@ def log_fields(
     schedule_id: str | None = None,
     worker: str | None = None,
     path: str | None = None,
-) -> dict[str, str]:
+    method: str | None = None,
+    route: str | None = None,
+    status: int | None = None,
+    seconds: float | None = None,
+    caller: str | None = None,
+    address: str | None = None,
+) -> LogFields:
     """The fields of one log line, for the `extra=` of a logger; a missing field is left out."""
     given = {
         "action": action,
@@ -54,5 +69,11 @@ def log_fields(
         "schedule_id": schedule_id,
         "worker": worker,
         "path": path,
+        "method": method,
+        "route": route,
+        "status": status,
+        "seconds": seconds,
+        "caller": caller,
+        "address": address,
     }
     return {name: value for name, value in given.items() if value is not None}

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from tests.effects.watching import until
 from tests.support import fail_after
 from toolwright import Runtime, ToolCall, tool
 from toolwright.errors import StoreError
@@ -125,6 +126,60 @@ async def test_a_former_owner_may_not_write_any_more(crashes):
 
     assert taken.failure is not None
     assert taken.failure.category == "interrupted"
+
+
+PAY = """
+@tool
+async def pay() -> str:
+    note("paid by another")
+    say("inside")
+    await hear()
+
+async def main():
+    async with Runtime.open(store, tools=[pay]) as runtime:
+        await runtime.session("s").run_batch([ToolCall(id="c1", name="pay")])
+"""
+
+
+@pytest.mark.promise("EFF-12", "EFF-05")
+@pytest.mark.parametrize("end", ["its turn comes", "it is cancelled"])
+async def test_a_former_owner_that_gets_its_call_again_knows_that_another_ran_it(crashes, end):
+    """The former owner has the call in its queue, as it began it; the other started it and died."""
+    entered, leave = asyncio.Event(), asyncio.Event()
+    ran_again: list[str] = []
+
+    @tool
+    async def hold() -> str:
+        entered.set()
+        await leave.wait()
+        return "held"
+
+    @tool
+    async def pay() -> str:
+        ran_again.append("paid again")
+        return "paid again"
+
+    pays = ToolCall(id="c1", name="pay")
+    async with fail_after(10), Runtime.open(crashes.store, tools=[hold, pay]) as former:
+        session = former.session("s")
+        queued = session.start_batch([ToolCall(id="c0", name="hold"), pays])
+        await entered.wait()
+        (crashes.folder / "agent.db-owner-1").unlink()  # what no program should do
+        other = crashes.start(PAY)
+        assert other.hear() == "inside"
+        other.kill()
+        again = session.start_batch([pays])
+        await until(lambda: queued.done or any(call.shares for call in again.calls))
+        if end == "it is cancelled":
+            queued.cancel("enough")
+        leave.set()
+        with pytest.raises(StoreError, match="'c1' was taken over"):
+            await queued
+        (outcome,) = await again
+
+    assert (crashes.ledger, ran_again) == (["paid by another"], [])
+    assert outcome.failure is not None
+    assert outcome.failure.category == "interrupted"
 
 
 @pytest.mark.promise("EFF-12", "EFF-05")

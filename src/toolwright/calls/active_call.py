@@ -25,7 +25,7 @@ from toolwright.calls.redactor import Stream
 from toolwright.calls.schedule.admission import Ticket
 from toolwright.clock import Expiring
 from toolwright.effects.controller import CallEffects, Watch
-from toolwright.log_fields import log_fields
+from toolwright.log_fields import LogFields, log_fields
 from toolwright.stores.contracts.journal import CallKey, Intent
 from toolwright.stores.contracts.waits import Wait, WaitKey
 from toolwright.tools.outcome import ToolOutcome
@@ -167,8 +167,8 @@ class Remembered(Struct, gc=False):
     tool_id: str
     arguments: bytes
     end: ActiveCall | ToolOutcome
-    trace: str = ""
-    """The trace of the call that has the outcome."""
+    span: object = ""
+    """The mark of the span of the call that has the outcome."""
 
 
 class Suspension(Struct):
@@ -348,7 +348,7 @@ def about(call: ActiveCall) -> tuple[str, str, float, str, str, str]:
     return call.env.session_id, call.owner.id, call.env.clock.now(), call.call_id, call.name, call.owner.scope
 
 
-def call_fields(call: ActiveCall, action: str, waits_for: str | None = None) -> dict[str, str]:
+def call_fields(call: ActiveCall, action: str, waits_for: str | None = None) -> LogFields:
     """The fields of a log line about a running call."""
     return log_fields(
         action,

@@ -210,10 +210,10 @@ class Batch:
         return self
 
     def _open_spans(self, tracing: Tracing) -> None:
-        session, scope = self.env.session_id, self.scope
+        open_span = tracing.calls(self.env.session_id, self.scope)
         for call in self._calls:
             about = None if call.tool is None else call.tool.definition
-            call.span = tracing.call(session, scope, call.call_id, call.name, about, call.source)
+            call.span = open_span(call.call_id, call.name, about, call.source)
 
     def call_concluded(self, call: ActiveCall, outcome: ToolOutcome, finished: float) -> None:
         """A call has its outcome; perhaps the batch is done."""
@@ -225,7 +225,7 @@ class Batch:
             call.record.waited_for = ticket.waited_for
         recorder.call_concluded(call.record, outcome, finished, call.attempt)
         if call.span is not None:
-            call.span.end(call.record)
+            call.span.ended(call.record)
         if outcome.status != "success":
             self._all_well = False
             if outcome.failure is not None and not self.policy.continue_on_failure and self.stop_reason is None:

@@ -11,6 +11,7 @@ from toolwright.calls.exception_failures import failure_told_by
 from toolwright.calls.pools.process_messages import names_of
 from toolwright.calls.pools.process_pool import ChildFailed, RaisedInChild
 from toolwright.errors import MachineError
+from toolwright.log_fields import LogFields
 from toolwright.tools.outcome import INTERNAL_MESSAGE, Failure, told
 from toolwright.tools.tool import Tool
 
@@ -54,7 +55,7 @@ def deadlocked(others: list[str]) -> Failure:
     )
 
 
-def raised(tool: Tool, name: str, call_id: str, error: BaseException, fields: dict[str, str]) -> Failure:
+def raised(tool: Tool, name: str, call_id: str, error: BaseException, fields: LogFields) -> Failure:
     """The failure that an exception of the tool's code stands for. `fields` are those of a log line about the call."""
     if isinstance(error, ChildFailed):
         return error.failure(name)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 import typer
@@ -67,7 +67,10 @@ def is_damage(error: Exception) -> bool:
     return isinstance(error, StoreDamaged)
 
 
+TellError = Callable[[str, str, Exception | None], None]
+"""Tells an error: its message, its code, and the exception of one that nobody expected."""
 _in_json = False
+_told_by: TellError | None = None
 
 
 def tell_errors_in_json(context: typer.Context, wanted: bool) -> bool:
@@ -83,9 +86,28 @@ def error_json(message: str, code: str) -> str:
     return safe_json({"error": {"code": code, "message": message}}).decode()
 
 
-def complain(message: str, code: str = "bad_input") -> None:
-    """Print an error to stderr, if somebody reads it: the exit code says it too. With --json, it is JSON."""
+@contextmanager
+def errors_told_by(tell: TellError) -> Iterator[None]:
+    """Tell errors of the command in another way than as a line of text."""
+    global _told_by
+    before, _told_by = _told_by, tell
+    try:
+        yield
+    finally:
+        _told_by = before
+
+
+def complain(message: str, code: str = "bad_input", error: Exception | None = None) -> None:
+    """Print an error to stderr, if somebody reads it: the exit code says it too. With --json, it is JSON.
+
+    `error` is one that nobody expected, whose traceback is printed too.
+    """
     with suppress(BrokenPipeError):
+        if _told_by is not None:
+            _told_by(message, code, error)
+            return
+        if error is not None:
+            echo("".join(traceback.format_exception(error)), err=True, nl=False)
         if _in_json:
             echo(error_json(message, code), err=True)
         else:
@@ -114,9 +136,9 @@ def reported() -> Iterator[None]:
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except Exception as error:  # the edge of the process: a fault of ours must not look like a failed call
-        echo(traceback.format_exc(), err=True, nl=False)
         complain(
             f"toolwright failed with {type(error).__name__}: {error}; please report it with the lines above",
             "internal_error",
+            error,
         )
         raise typer.Exit(BROKEN) from None

@@ -141,8 +141,19 @@ class ServiceRequest(Generic[Body, Query]):
 
     def prefers(self, word: str) -> bool:
         """True when the `Prefer` header of the client has a word, such as "respond-async"."""
-        given = self.raw.headers.get("prefer", "")
-        return any(part.split(";")[0].strip().lower() == word for part in given.split(","))
+        return word in self._preferences()
+
+    def patience(self) -> float:
+        """How many seconds the answer may be waited for: as `Prefer: wait=N` says, and no longer than the limit."""
+        limit, given = self.service.sign_in.limits.answer_seconds, self._preferences().get("wait", "")
+        return min(limit, float(given)) if given.isascii() and given.isdigit() else limit
+
+    def _preferences(self) -> dict[str, str]:
+        given = self.raw.headers.get("prefer")
+        if not given:
+            return {}
+        parts = (part.split(";")[0].partition("=") for part in given.split(","))
+        return {name.strip().lower(): value.strip().strip('"')[:18] for name, _, value in parts}
 
 
 Answer: TypeAlias = "Response | JsonAnswer | StreamAnswer | object"

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from toolwright.app import App
 from toolwright.app_options import OpenOptions
 from toolwright.errors import ToolwrightError
+from toolwright.http import access_log
 from toolwright.http.access.caller import Authenticate, Caller
 from toolwright.http.access.limits import Limits
 from toolwright.http.access.origins import Origins
@@ -125,7 +126,11 @@ class Service:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
-            await self.guard(scope, receive, send)
+            if access_log.wanted():
+                tracing = None if self._runtime is None else self._runtime.app.telemetry
+                await access_log.logged(self.guard, tracing, scope, receive, send)
+            else:
+                await self.guard(scope, receive, send)
         else:
             raise ToolwrightError(f"The service does not speak {scope['type']!r}; use HTTP")
 
@@ -154,10 +159,13 @@ class Service:
             found = self._routes.find(scope["method"], raw_path)
             if found is None:
                 if self._page is not None and not raw_path.startswith(b"/v1/"):
+                    scope[access_log.ROUTE] = "page"
                     await self._page(scope, receive, send)
                     return
                 raise not_found("There is no such path; /v1/openapi.json lists them")
             name = found[0].id
+            scope[access_log.ROUTE] = found[0].full_path
+            scope[access_log.SESSION_OF_PATH] = found[1].get(SESSION)
             answer = await self._answer(found[0], found[1], Request(scope, receive))
         except ClientDisconnect:
             return  # before its request was whole: there is nobody to answer

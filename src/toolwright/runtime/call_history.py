@@ -34,10 +34,10 @@ class MemoryCallHistory:
         batches.sort(key=lambda one: (one.first_at, one.batch), reverse=True)
         return [one for one in batches if before is None or (one.first_at, one.batch) < before][:limit]
 
-    def sessions(self) -> dict[str, tuple[int, int]]:
-        """How many calls each session has, and how many of them are unfinished."""
+    def sessions(self, only: str | None = None) -> dict[str, tuple[int, int]]:
+        """How many calls each session has, or only one, and how many of them are unfinished."""
         counted: dict[str, tuple[int, int]] = {}
-        for record in self._log:
+        for record in self._log if only is None else self._log.query(session=only):
             calls, unfinished = counted.get(record.session, (0, 0))
             counted[record.session] = (calls + 1, unfinished + (record.outcome is None))
         return counted

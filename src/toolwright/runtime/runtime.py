@@ -139,9 +139,14 @@ class Runtime:
         session.opened_by = self
         return session
 
-    async def sessions(self) -> list[SessionInfo]:
-        """Every session that has records, calls or turns in the store, by id; in memory calls are not counted."""
-        return await self._open_parts().archives.list_sessions()
+    async def sessions(self, only: str | None = None) -> list[SessionInfo]:
+        """Every session that has records, calls or turns in the store, by id; in memory calls are not counted.
+
+        With `only`, the one of this id, if there is one.
+        """
+        if only is not None:
+            require_session_id(only)
+        return await self._open_parts().archives.list_sessions(only)
 
     async def export_session(self, session_id: str, path: str | Path, *, replace: bool = False) -> Exported:
         """Write the contents of a session into one archive, as they are at one moment; secrets stay sealed in it.

@@ -135,9 +135,9 @@ class Session:
         options = _options(model, budget, answer, images, tool_choice, parallel, max_tokens, id)
         return await self._turns.start(message, options, background=background)
 
-    async def turns(self, *, active: bool = False, limit: int = 100) -> list[TurnInfo]:
-        """The turns of the session, the newest first: all, or only the unfinished ones."""
-        return await self._turns.list(active=active, limit=limit)
+    async def turns(self, *, active: bool = False, limit: int = 100, before: int | None = None) -> list[TurnInfo]:
+        """The turns of the session, the newest first: all, or only the unfinished ones, or those before a number."""
+        return await self._turns.list(active=active, limit=limit, before=before)
 
     async def turn(self, id: str) -> TurnClient:
         """The handle of a turn of the session.

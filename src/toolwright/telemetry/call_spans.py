@@ -1,4 +1,5 @@
-"""Spans of calls: `execute_tool`. Owns what a span tells of its call; does not own when a call begins or ends."""
+"""Spans of calls: `execute_tool`. Owns when a span begins and ends and what is added to it; does not own when a call
+does."""
 
 from __future__ import annotations
 
@@ -8,76 +9,66 @@ from typing import Any
 
 from opentelemetry import context, trace
 
-from toolwright.events import CallEmitted, CallFacts, CallNote, CallRetrying, CallWaiting, CallWarning
+from toolwright.events import CallEmitted, CallNote, CallRetrying, CallWaiting, CallWarning
 from toolwright.telemetry import conventions as names
-from toolwright.telemetry.content import bounded
+from toolwright.telemetry.call_attributes import Attributes, KnownTools, ToolFacts, add_end, at_start
 from toolwright.telemetry.failures import Failures
 from toolwright.telemetry.metrics import Metrics
-from toolwright.telemetry.propagation import InChildProcess, span_context, traceparent
+from toolwright.telemetry.propagation import InChildProcess, as_remote, span_context, traceparent
 from toolwright.tools.definition import ToolDefinition
-from toolwright.tools.tracing import LinkKind
-
-Attributes = dict[str, Any]
-MOST_TOOLS = 1_000
-"""How many tools have their attributes remembered."""
-LONGEST_DESCRIPTION = 500
-_TYPES = {"mcp": "extension"}
+from toolwright.tools.tracing import LinkKind, TimedCall
 
 
 class CallSpans:
-    """Makes the spans of calls."""
+    """What the spans of calls of one `Telemetry` share."""
 
     def __init__(self, tracer: trace.Tracer, metrics: Metrics, failures: Failures, content: bool) -> None:
         self.tracer = tracer
         self.metrics = metrics
         self.failures = failures
         self.content = content
-        self._tools: dict[str, tuple[ToolDefinition, Attributes, Attributes]] = {}
+        self.tools = KnownTools()
 
-    def open(
-        self, session: str, scope: str, call_id: str, name: str, tool: ToolDefinition | None, source: str
-    ) -> OneCall | NoCall:
-        """The span of a call, below the span that is current."""
+
+class PlainCalls:
+    """Makes the spans of the calls of a batch with the API of OpenTelemetry."""
+
+    def __init__(self, spans: CallSpans, session: str, scope: str) -> None:
+        self._spans = spans
+        self._session = session
+        self._scope = scope
+
+    def open(self, call_id: str, name: str, tool: ToolDefinition | None, source: str) -> OneCall | NoCall:
+        """The span of a call."""
+        spans = self._spans
         try:
-            known, measured = self._about(name, tool)
-            about = {**known, names.TOOL_CALL_ID: call_id, names.CONVERSATION: session, names.SOURCE: source}
-            if scope:
-                about[names.SCOPE] = scope
-            return OneCall(self, self.tracer.start_span(f"execute_tool {name}", attributes=about), measured)
+            facts = spans.tools.facts(name, tool)
+            about = at_start(facts, call_id, self._session, source, self._scope)
+            return OneCall(spans, spans.tracer.start_span(facts.span_name, attributes=about), facts)
         except Exception:  # the program's tracer
-            self.failures.say("the start of a call")
+            spans.failures.say("the start of a call")
             return NO_CALL
-
-    def _about(self, name: str, tool: ToolDefinition | None) -> tuple[Attributes, Attributes]:
-        """The attributes of every span of a tool, and those of its metric."""
-        if tool is None:  # a name that a model made up
-            return {names.OPERATION: names.EXECUTE_TOOL, names.TOOL_NAME: name[:200]}, {}
-        known = self._tools.get(name)
-        if known is None or known[0] is not tool:
-            if len(self._tools) >= MOST_TOOLS:
-                self._tools.clear()
-            measured = {names.TOOL_NAME: name, names.TOOL_TYPE: _TYPES.get(tool.kind, "function")}
-            about = {names.OPERATION: names.EXECUTE_TOOL, **measured}
-            if tool.description:
-                about[names.TOOL_DESCRIPTION] = tool.description[:LONGEST_DESCRIPTION]
-            known = self._tools[name] = tool, about, measured
-        return known[1], known[2]
 
 
 class OneCall:
     """The span of one call. It is `CallSpan`."""
 
-    __slots__ = ("_measured", "_span", "_spans")
+    __slots__ = ("_span", "_spans", "_tool")
 
-    def __init__(self, spans: CallSpans, span: trace.Span, measured: Attributes) -> None:
+    def __init__(self, spans: CallSpans, span: trace.Span, tool: ToolFacts) -> None:
         self._spans = spans
         self._span = span
-        self._measured = measured
+        self._tool = tool
 
     @property
     def trace(self) -> str:
         """Its `traceparent`."""
         return traceparent(self._span.get_span_context())
+
+    @property
+    def mark(self) -> object:
+        """Its context."""
+        return self._span.get_span_context()
 
     def enter(self) -> None:
         """Make it the current span of the context of the call, which ends with the call."""
@@ -85,77 +76,85 @@ class OneCall:
 
     def in_child(self) -> Callable[[Any], AbstractContextManager[object]] | None:
         """Makes code in a child process be inside of it."""
-        try:
-            return InChildProcess.of(self._span)
-        except Exception:  # the program's propagator
-            self._spans.failures.say("the propagation to a child process")
-            return None
+        return in_child(self._span, self._spans.failures)
 
-    def link(self, trace: str, why: LinkKind) -> None:
+    def link(self, earlier: object, why: LinkKind) -> None:
         """Link it to the first execution of the call."""
-        try:
-            found = span_context(trace)
-            if found is not None:
-                self._span.add_link(found, {names.LINK: why})
-        except Exception:  # the program's tracer
-            self._spans.failures.say("a link")
+        add_link(self._span, earlier, why, self._spans.failures)
 
     def note(self, event: CallNote) -> None:
         """Add an event to it."""
-        try:
-            if isinstance(event, CallRetrying):
-                about: Attributes = {names.ATTEMPT: event.attempt, names.DELAY: event.delay, names.CODE: event.code}
-                self._span.add_event(names.RETRYING_EVENT, about)
-            elif isinstance(event, CallWaiting):
-                self._span.add_event(names.WAITING_EVENT, {names.WAITS_FOR: event.what, names.NAME: event.name})
-            elif isinstance(event, CallWarning):
-                self._span.add_event(names.WARNING_EVENT, {names.CODE: event.code})
-            elif isinstance(event, CallEmitted):
-                self._span.add_event(names.EMITTED_EVENT, {names.NAME: event.name})
-        except Exception:  # the program's tracer
-            self._spans.failures.say("an event of a call")
+        add_event(self._span, event, self._spans.failures)
 
-    def end(self, record: CallFacts) -> None:
+    def ended(self, record: TimedCall) -> None:
         """Tell the outcome, and end it."""
+        span, spans = self._span, self._spans
         try:
-            self._end(record)
+            measure(span, self._tool, record, spans.metrics)
+            if not span.is_recording():
+                return
+            code = record.code
+            if code is not None:
+                # Not the message: it may hold content.
+                span.set_status(trace.StatusCode.ERROR, code)
+            about: Attributes = {}
+            add_end(about, record, spans.content)
+            span.set_attributes(about)
+            span.end()
         except Exception:  # the program's tracer
-            self._spans.failures.say("the end of a call")
+            spans.failures.say("the end of a call")
 
-    def _end(self, record: CallFacts) -> None:
-        span, spans, code, replayed = self._span, self._spans, record.code, record.replayed
-        if record.started_at is not None and not replayed and self._measured:
-            measured = self._measured if code is None else {**self._measured, names.ERROR_TYPE: code}
-            spans.metrics.tool_duration.record(record.run_time, measured, trace.set_span_in_context(span))
-        if not span.is_recording():
-            return
-        about: Attributes = {
-            names.BATCH: record.batch,
-            names.STATUS: record.status,
-            names.ATTEMPTS: record.attempts,
-            names.QUEUE_TIME: record.queue_time,
-        }
-        if record.parent is not None:
-            about[names.PARENT] = record.parent
-        if replayed:
-            about[names.REPLAYED] = True
-        if code is not None:
-            about[names.ERROR_TYPE] = code
-            about[names.CATEGORY] = record.category
-            # Not the message: it may hold content.
-            span.set_status(trace.StatusCode.ERROR, code)
-        if spans.content:
-            about[names.TOOL_ARGUMENTS] = bounded(record.raw_arguments.decode("utf-8", "replace"))
-            if record.outcome is not None:
-                about[names.TOOL_RESULT] = bounded(record.outcome.text)
-        span.set_attributes(about)
-        span.end()
+
+def in_child(span: trace.Span, failures: Failures) -> Callable[[Any], AbstractContextManager[object]] | None:
+    """Makes code in a child process be inside of a span."""
+    try:
+        return InChildProcess.of(span)
+    except Exception:  # the program's propagator
+        failures.say("the propagation to a child process")
+        return None
+
+
+def add_link(span: trace.Span, earlier: object, why: LinkKind, failures: Failures) -> None:
+    """Link a span to an earlier one, by its text or its context."""
+    try:
+        if isinstance(earlier, trace.SpanContext):
+            found = as_remote(earlier) if earlier.is_valid else None
+        else:
+            found = span_context(str(earlier))
+        if found is not None:
+            span.add_link(found, {names.LINK: why})
+    except Exception:  # the program's tracer
+        failures.say("a link")
+
+
+def add_event(span: trace.Span, event: CallNote, failures: Failures) -> None:
+    """Add an event of a call to its span."""
+    try:
+        if isinstance(event, CallRetrying):
+            about: Attributes = {names.ATTEMPT: event.attempt, names.DELAY: event.delay, names.CODE: event.code}
+            span.add_event(names.RETRYING_EVENT, about)
+        elif isinstance(event, CallWaiting):
+            span.add_event(names.WAITING_EVENT, {names.WAITS_FOR: event.what, names.NAME: event.name})
+        elif isinstance(event, CallWarning):
+            span.add_event(names.WARNING_EVENT, {names.CODE: event.code})
+        elif isinstance(event, CallEmitted):
+            span.add_event(names.EMITTED_EVENT, {names.NAME: event.name})
+    except Exception:  # the program's tracer
+        failures.say("an event of a call")
+
+
+def measure(span: trace.Span, tool: ToolFacts, record: TimedCall, metrics: Metrics) -> None:
+    """Measure how long the tool of a call ran, if it did."""
+    if record.started is not None and not record.replayed and tool.measured:
+        code = record.code
+        measured = tool.measured if code is None else {**tool.measured, names.ERROR_TYPE: code}
+        metrics.tool_duration.record(record.run_time, measured, trace.set_span_in_context(span))
 
 
 class NoCall:
     """In the place of a span that could not be made. It is `CallSpan`."""
 
-    trace = ""
+    trace = mark = ""
 
     def enter(self) -> None:
         pass
@@ -163,13 +162,13 @@ class NoCall:
     def in_child(self) -> None:
         return None
 
-    def link(self, trace: str, why: LinkKind) -> None:
+    def link(self, earlier: object, why: LinkKind) -> None:
         pass
 
     def note(self, event: CallNote) -> None:
         pass
 
-    def end(self, record: CallFacts) -> None:
+    def ended(self, record: TimedCall) -> None:
         pass
 
 

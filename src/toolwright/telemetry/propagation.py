@@ -31,6 +31,12 @@ def span_context(text: str) -> trace.SpanContext | None:
     return read if read.is_valid else None
 
 
+def as_remote(span: trace.SpanContext) -> trace.SpanContext:
+    """A span as it is read from its text: without its state."""
+    flags = trace.TraceFlags(span.trace_flags & 3)
+    return trace.SpanContext(span.trace_id, span.span_id, is_remote=True, trace_flags=flags)
+
+
 def context_of(text: str) -> context.Context:
     """The context of the span that a text names; one without a span, where it names none."""
     found = span_context(text)

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from importlib.metadata import version
+from typing import TypeAlias
 
 from opentelemetry import metrics, trace
 
 from toolwright.errors import ToolwrightError
 from toolwright.telemetry.agent_spans import ModelCall, SpanParts, TurnWork
-from toolwright.telemetry.call_spans import CallSpans
+from toolwright.telemetry.call_spans import CallSpans, PlainCalls
 from toolwright.telemetry.failures import Failures
 from toolwright.telemetry.metrics import Metrics
 from toolwright.telemetry.propagation import Inside, context_of, traceparent
-from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import ModelRequest
-from toolwright.tools.tracing import CallSpan, LinkKind, ModelSpan, Redact, TurnSpan, WorkerCounts
+from toolwright.tools.tracing import LinkKind, ModelSpan, OpenCallSpan, Redact, TurnSpan, WorkerCounts
 
 NAME = "toolwright"
 """The instrumentation scope."""
+
+
+_OpenBatch: TypeAlias = Callable[[str, str], OpenCallSpan | None]
+
+
+def light_calls(spans: CallSpans) -> _OpenBatch:
+    """Makes spans in less time where the SDK is in use, and is one that is known well enough."""
+    try:
+        from toolwright.telemetry.light_calls import LightCalls
+    except ImportError:  # of a name that the SDK no longer has, or does not have yet
+        return lambda session, scope: None
+    return LightCalls(spans).of_batch
 
 
 class Telemetry:
@@ -55,13 +68,19 @@ class Telemetry:
         self._agent = agent
         self._metrics = measured
         self._calls = CallSpans(tracer, measured, failures, content)
+        self._light: _OpenBatch | None = None
         self._parts = SpanParts(tracer, measured, failures, content)
 
-    def call(
-        self, session: str, scope: str, call_id: str, name: str, tool: ToolDefinition | None, source: str
-    ) -> CallSpan:
-        """The span of a call; for the runtime."""
-        return self._calls.open(session, scope, call_id, name, tool, source)
+    def calls(self, session: str, scope: str) -> OpenCallSpan:
+        """Makes the spans of the calls of a batch; for the runtime."""
+        try:
+            if self._light is None and "opentelemetry.sdk.trace" in sys.modules:
+                self._light = light_calls(self._calls)
+            opened = None if self._light is None else self._light(session, scope)
+        except Exception:  # the program's tracer
+            self._parts.failures.say("the start of a batch")
+            opened = None
+        return PlainCalls(self._calls, session, scope).open if opened is None else opened
 
     def turn(
         self, session: str, turn_id: str, model: str, agent: str | None, asked_in: str, before: str, why: LinkKind

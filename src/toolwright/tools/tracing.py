@@ -23,12 +23,25 @@ Redact: TypeAlias = Callable[[bytes], bytes]
 """Takes the secrets of a session out of JSON."""
 
 
+class TimedCall(CallFacts, Protocol):
+    """The facts of a call with the marks of its clock, in seconds: when it came, and when its tool began and ended."""
+
+    queued: float
+    started: float | None
+    finished: float | None
+
+
 class CallSpan(Protocol):
     """The span of one call, from when it comes to its outcome."""
 
     @property
     def trace(self) -> str:
         """Its `traceparent`; empty if it has none."""
+        ...
+
+    @property
+    def mark(self) -> object:
+        """What `link` knows it by, in this process and for as long as it runs. It costs less than the text."""
         ...
 
     def enter(self) -> None:
@@ -39,17 +52,23 @@ class CallSpan(Protocol):
         """Makes the context manager by which code in a child process is inside of it. It can be pickled."""
         ...
 
-    def link(self, trace: str, why: LinkKind) -> None:
-        """Link it to an earlier span, by its `traceparent`."""
+    def link(self, earlier: object, why: LinkKind) -> None:
+        """Link it to an earlier span, by its `traceparent` or its mark."""
         ...
 
     def note(self, event: CallNote) -> None:
         """Something happened to the call, such as a retry or a wait. The event has no secrets."""
         ...
 
-    def end(self, record: CallFacts) -> None:
+    def ended(self, record: TimedCall) -> None:
         """The call has its outcome, or is left while it waits."""
         ...
+
+
+class OpenCallSpan(Protocol):
+    """Makes the span of a call of a batch. `tool` is None for a tool that is not known."""
+
+    def __call__(self, call_id: str, name: str, tool: ToolDefinition | None, source: str, /) -> CallSpan: ...
 
 
 class TurnSpan(Protocol):
@@ -86,10 +105,8 @@ class WorkerCounts(Protocol):
 class Tracing(Protocol):
     """Makes the spans of a runtime. Everything is below the span that is current where it begins."""
 
-    def call(
-        self, session: str, scope: str, call_id: str, name: str, tool: ToolDefinition | None, source: str
-    ) -> CallSpan:
-        """The span of a call that came just now. `tool` is None for a tool that is not known."""
+    def calls(self, session: str, scope: str) -> OpenCallSpan:
+        """Makes the spans of the calls of a batch that came just now."""
         ...
 
     def turn(

@@ -223,12 +223,18 @@ class MemoryTurnStore:
         return self._turns.get(id)
 
     async def list(
-        self, session: str | None, *, active: bool = False, limit: int = 100, prefix: str = ""
+        self,
+        session: str | None,
+        *,
+        active: bool = False,
+        limit: int = 100,
+        prefix: str = "",
+        before: int | None = None,
     ) -> builtins.list[TurnRecord]:
         found = [
             turn
             for turn in reversed(self._turns.values())
-            if (session is None or turn.session == session)
+            if (session is None or (turn.session == session and (before is None or turn.number < before)))
             and not (active and turn.ended_at is not None)
             and turn.id.startswith(prefix)
         ]

@@ -1031,10 +1031,16 @@ class Turns:
         return Turn(self, record.id, record.session, local)
 
     async def list(
-        self, session: str | None, *, active: bool = False, limit: int = 100, prefix: str = ""
+        self,
+        session: str | None,
+        *,
+        active: bool = False,
+        limit: int = 100,
+        prefix: str = "",
+        before: int | None = None,
     ) -> builtins.list[TurnInfo]:
-        """Turns, the newest first; with a prefix, those whose id begins with it."""
-        records = await self.store.list(session, active=active, limit=limit, prefix=prefix)
+        """Turns, the newest first; with a prefix, those whose id begins with it; of a session, before a number."""
+        records = await self.store.list(session, active=active, limit=limit, prefix=prefix, before=before)
         return [info_of(record, cut_off=cut_off) for record, cut_off in await self.with_cut_off(records)]
 
     async def with_cut_off(self, records: builtins.list[TurnRecord]) -> builtins.list[tuple[TurnRecord, bool]]:
@@ -1299,9 +1305,11 @@ class SessionTurnsClient:
         """Run a turn as part of a running call."""
         return await self._turns.ask_in_call(self._core, call, message, options)
 
-    async def list(self, *, active: bool = False, limit: int = 100) -> builtins.list[TurnInfo]:
-        """The turns of the session, the newest first."""
-        return await self._turns.list(self._core.id, active=active, limit=limit)
+    async def list(
+        self, *, active: bool = False, limit: int = 100, before: int | None = None
+    ) -> builtins.list[TurnInfo]:
+        """The turns of the session, the newest first, or those before a number."""
+        return await self._turns.list(self._core.id, active=active, limit=limit, before=before)
 
     async def get(self, id: str) -> Turn:
         """The handle of a turn of the session."""

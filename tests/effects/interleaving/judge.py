@@ -7,14 +7,14 @@ from typing import Any
 
 from tests.effects.interleaving.ledger import Ledger, plain, shown
 from tests.effects.interleaving.scripts import RERUN
-from toolwright import jsonx
+from toolwright import Policy, jsonx
 from toolwright.effects.wait_keys import was_answered
 from toolwright.stores.contracts.waits import WaitKey
 from toolwright.testing import left_over
 
 CODES = {
     *("scripted", "again", "flaky", "refused", "interrupted", "expired", "denied", "approval_expired"),
-    *("timeout", "deadlock", "wait_cancelled"),
+    *("timeout", "deadlock", "wait_cancelled", "given_up"),
 }
 """How a call of a script may fail. Anything else is a fault that became an outcome."""
 REASONS = {"somebody said so", "its caller was cancelled", "called off", "enough", "for good"}
@@ -79,6 +79,9 @@ def judge_world(world: Any) -> None:
 
 
 def _judge_outcome(ledger: Ledger, key: Any, outcome: Any, row: Any) -> None:
+    given_up = outcome.failure is not None and outcome.failure.code == "given_up"
+    if given_up and ledger.deaths[key] < Policy().max_crashes:
+        ledger.wrong(f"{key.call_id} is given up, and its process died {ledger.deaths[key]} times")
     if outcome.failure is not None and outcome.failure.code not in CODES:
         ledger.wrong(f"{key.call_id} failed with {outcome.failure}")
     interrupted = outcome.failure is not None and outcome.failure.code == "interrupted"

@@ -46,6 +46,7 @@ class Ledger:
         self.finished: dict[CallKey, ToolOutcome] = {}
         self.life: Counter[CallKey] = Counter()
         self.cut_off: set[CallKey] = set()
+        self.deaths: Counter[CallKey] = Counter()
         self.standing: dict[tuple[WaitKey, int], Any] = {}
         self.sent: dict[tuple[WaitKey, int], list[bytes]] = defaultdict(list)
 
@@ -118,7 +119,8 @@ class Ledger:
         if self.holder.get(call) != disk.owner:
             self.wrong(f"{disk.process} wrote ({verb}) to {call.call_id}, which is not its own")
 
-    def _begin(self, disk: Any, intents: Sequence[Intent], entries: list[Entry | None]) -> None:
+    def _begin(self, disk: Any, intents: Sequence[Intent], *rest: Any) -> None:
+        entries: list[Entry | None] = rest[-1][: len(intents)]  # the others were only looked up
         if any(entry and entry.outcome is None and entry.owner != disk.owner for entry in entries):
             return
         for intent, entry in zip(intents, entries, strict=True):
@@ -130,6 +132,8 @@ class Ledger:
                 self.holder[call] = disk.owner
             elif entry.outcome is None and entry.cut_off:
                 self.note(f"{disk.process} takes over {call.call_id}")
+                if self.holder[call] is not None:  # else it was released
+                    self.deaths[call] += 1
                 self.holder[call] = disk.owner
                 self.cut_off.add(call)
             elif entry.outcome is not None and call not in self.finished:
@@ -180,9 +184,9 @@ class Ledger:
     def _end_wait(self, disk: Any, key: WaitKey, resolution: Any, result: Any) -> None:
         row = disk.rows.calls.get(key.call)
         wait = None if row is None else row.waits.get(key)
-        if result is None and wait is not None and (key, self.life[key.call]) not in self.standing:
+        if wait is not None and wait.resolution is resolution:  # else nothing was written
             self._wrote(disk, "end_wait", key.call)
-            self._stands(key, wait.resolution)
+            self._stands(key, resolution)
 
     def _stands(self, key: WaitKey, resolution: Any) -> None:
         self.note(f"{key.call.call_id} {key.kind} {key.name} stands as {resolution.status} {resolution.payload!r}")

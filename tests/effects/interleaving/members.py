@@ -47,6 +47,7 @@ class Processes:
         self.chance = chance
         self.loop = SeededLoop(chance, 60_000)
         self.ledger = Ledger()
+        self.loop.set_exception_handler(self._broken)
         self.rows = MemoryDatabase()
         self.members: list[Member] = []
         self._spawned: list[Coroutine[Any, Any, Any]] = []
@@ -114,6 +115,11 @@ class Processes:
             self.ledger.note(f"{member}: {error!r}")
         except Exception as error:
             self.ledger.wrong(f"{member}: {error!r}")
+
+    def _broken(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback raised, of the runtime or of the world itself. Tasks of the dead may go as they are."""
+        if "exception" in context:
+            self.ledger.wrong(f"{context['message']}: {context['exception']!r}")
 
     def _some(self) -> Member | None:
         usable = [member for member in self.members if member.usable]

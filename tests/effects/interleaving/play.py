@@ -202,6 +202,8 @@ class World(Processes):
         for session in sorted({spec[0] for spec in self.specs}):
             self.spawn(last, self._run(last, session, [spec for spec in self.specs if spec[0] == session]))
         await self._until(lambda: not last.work - {helper})
+        # A call that was released meanwhile, such as one that a call made which timed out, is for the next to recover.
+        self.spawn(last, self._recover(last))
         await self._until(lambda: all(call.entry and call.entry.outcome for call in self.rows.calls.values()))
         judge_world(self)
         last.closing = True

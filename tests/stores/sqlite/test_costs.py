@@ -4,10 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolwright.stores.contracts.journal import CallKey, Intent, Kept
 from toolwright.stores.contracts.sessions import Quota
 from toolwright.stores.contracts.turns import Advance, NewTurn
 from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
+from toolwright.stores.sql.calls.history import batch_query
 from toolwright.stores.sql.sessions.turns import list_query
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing.sqlite_store import run_on_connection
@@ -111,9 +114,31 @@ async def test_a_list_of_turns_does_not_cost_more_when_there_are_many(tmp_path):
         asked = {
             "newest": (list_query(False, False, False), (None, 5)),
             "unfinished": (list_query(False, True, False), (None, 5)),
-            "of a session": (list_query(True, False, False), ("s7", 5)),
+            "of a session": (list_query(True, False, False), ("s7", 5, 2**62)),
+            "of a session from a place on": (list_query(True, False, False), ("s7", 5, 1)),
             "by prefix": (list_query(False, False, True), (None, 5, *bounds)),
-            "of a session by prefix": (list_query(True, False, True), ("s7", 5, *bounds)),
+            "of a session by prefix": (list_query(True, False, True), ("s7", 5, 2**62, *bounds)),
+        }
+        found.append({name: await steps(store, reading(store, *query)) for name, query in asked.items()})
+        await store.close()
+    few, many = found
+    assert {name: many[name] for name in many if many[name] > few[name] * 1.2 + 5} == {}
+    assert min(few.values()) > 20
+
+
+async def test_the_calls_of_a_batch_do_not_cost_more_when_there_are_many(tmp_path):
+    found = []
+    for count in (20, 400):
+        store = SqliteStore(tmp_path / f"{count}.db", sync="normal")
+        for number in range(count):
+            key = CallKey(f"s{number}", "", "c")
+            hashed = f"batch_{number * 2_654_435_761 % 2**32:08x}"
+            await store.journal.begin([replace(intent(key), batch=hashed)])
+            await store.journal.finish(key, ToolOutcome(call_id="c", tool="book", status="success"), 1.0, 2.0)
+        id = f"batch_{7 * 2_654_435_761 % 2**32:08x}"
+        asked = {
+            "of a batch": (batch_query(False), (id, id)),
+            "of a batch in a session": (batch_query(True), (id, id, "s7")),
         }
         found.append({name: await steps(store, reading(store, *query)) for name, query in asked.items()})
         await store.close()

@@ -55,12 +55,12 @@ class MemoryJournal:
             call.outcome = None  # of a call that could not run now: the outcome of the other one stands
             call.shares = before
             if call.span is not None and before.span is not None:
-                call.span.link(before.span.trace, "shared")
+                call.span.link(before.span.mark, "shared")
             before.sharers = (*before.sharers, call)
             return False
         require_same(call, before.tool, known.tool_id, known.arguments)
         if call.span is not None:
-            call.span.link(known.trace, "replay")
+            call.span.link(known.span, "replay")
         again = call.outcome is None and before.status == "connection_required"
         call.outcome = replace(before, replayed=True)
         return again
@@ -107,7 +107,7 @@ class MemoryJournal:
             else:
                 remembered.end = outcome
                 if call.span is not None:
-                    remembered.trace = call.span.trace
+                    remembered.span = call.span.mark
         suspension = call.suspension
         if suspension is not None and not (call.remembered and outcome.status == "connection_required"):
             self._store.leave(suspension.key)  # else it may run again

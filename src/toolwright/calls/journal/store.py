@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
-from toolwright.calls.active_call import OVER, STARTED, ActiveCall, Past, identity
+from toolwright.calls.active_call import NEW, OVER, STARTED, ActiveCall, Past, identity
+from toolwright.calls.conclude import lose
 from toolwright.calls.journal.crash_policy import recover
 from toolwright.calls.journal.replay import require_same
 from toolwright.calls.journal_contract import Concluded, Started
@@ -45,7 +46,7 @@ class StoreJournal:
         self._store = store
         self._clock = clock
         self._live: dict[CallKey, ActiveCall] = {}
-        self._beginning: list[list[Intent]] = []
+        self._beginning: dict[CallKey, list[Intent]] = {}  # the calls that are being begun, each with its batch
         self._unreleased = _Unreleased(store, clock, self._is_live)
         self._order = _Order()
         self._tick = _TickWriter(store, clock, self._finish_alone, self._written_outcome)
@@ -67,9 +68,13 @@ class StoreJournal:
             return
         intents = [_intent(call, _key((session, scope, call.call_id)), batch, now, under) for call in waiting]
         refusals = [_intent(call, _key((session, scope, call.call_id)), batch, now) for call in refused]
-        while not await self._written(waiting, intents, refused, refusals):
+        unmet, left = waiting, intents
+        while True:
+            unmet, left, is_lost = await self._meet_live(unmet, left)
+            if not is_lost and ((not unmet and not refused) or await self._written(unmet, left, refused, refusals)):
+                break
             owner.leave_queue(waiting)
-            intents = [one if one.starts_at is None else replace(one, starts_at=None) for one in intents]
+            left = [one if one.starts_at is None else replace(one, starts_at=None) for one in left]
             await self._clock.sleep(POLL)
         for call, intent in zip(waiting, intents, strict=True):
             if call.outcome is not None and call.outcome.status == "connection_required":
@@ -114,11 +119,42 @@ class StoreJournal:
             sharer.owner.start_over(sharer)
         await self.admit([call])
 
+    async def _meet_live(
+        self, waiting: list[ActiveCall], intents: list[Intent]
+    ) -> tuple[list[ActiveCall], list[Intent], bool]:
+        """Let calls that run here meet that execution, and return the others, which are to be begun.
+
+        They are only looked up, and never begun again: an execution that was taken over by another process would own
+        its call once more, and what it writes would be taken for that of the call's present execution. It is stopped;
+        the last part of the result is then True, and the call is to be begun when that execution has ended.
+        """
+        is_lost = False
+        while not is_lost and (here := [intent.key for intent in intents if self._is_live(intent.key)]):
+            entries = dict(zip(here, await self._store.begin((), here), strict=True))
+            unmet: list[tuple[ActiveCall, Intent]] = []
+            for call, intent in zip(waiting, intents, strict=True):
+                entry, running = entries.get(intent.key), self._live.get(intent.key)
+                if entry is not None:
+                    before = entry.intent
+                    require_same(call, before.tool, before.tool_id, before.arguments)
+                    is_own = entry.owner == self._store.owner and running is not None
+                    if entry.outcome is not None or is_own:
+                        self._claim(call, intent.key, entry)
+                        continue
+                if intent.key in entries and running is not None:
+                    is_lost = True
+                    if running.phase is not NEW and not running.handed_over:
+                        lose(running, _taken_over(running))
+                unmet.append((call, intent))
+            waiting, intents = [call for call, _ in unmet], [intent for _, intent in unmet]
+        return waiting, intents, is_lost
+
     async def _written(
         self, waiting: list[ActiveCall], intents: list[Intent], refused: Sequence[ActiveCall], refusals: list[Intent]
     ) -> bool:
         """Write the intents and let each call meet its past; False while another process runs one of them."""
-        self._beginning.append(intents)
+        for intent in intents:
+            self._beginning[intent.key] = intents
         begun = self._store.begin(intents, [one.key for one in refusals]) if refusals else self._store.begin(intents)
         job = asyncio.ensure_future(begun)
         # When it is done, and no later: the next answer of the store may be that one of these calls is finished.
@@ -145,7 +181,9 @@ class StoreJournal:
         return not self._run_elsewhere(entries)
 
     def _meet(self, waiting: list[ActiveCall], intents: list[Intent], job: asyncio.Future[list[Entry | None]]) -> None:
-        self._beginning = [others for others in self._beginning if others is not intents]
+        for intent in intents:
+            if self._beginning.get(intent.key) is intents:
+                del self._beginning[intent.key]
         if job.cancelled() or job.exception() is not None:
             # If it was written after all, it says of these calls that they started.
             for intent in intents:
@@ -197,12 +235,14 @@ class StoreJournal:
             call.shares = other
             other.sharers = (*other.sharers, call)
             if call.span is not None and other.span is not None:
-                call.span.link(other.span.trace, "shared")
+                call.span.link(other.span.mark, "shared")
         else:
             _link(call, entry)
             call.key = key
             self._live[key] = call
-            began = None if self._unreleased.never_began(key) else entry.started_at
+            # What another process wrote since is true.
+            never_began = not entry.cut_off and self._unreleased.never_began(key)
+            began = None if never_began else entry.started_at
             call.past = Past("left", began, entry.pending, entry.crashes)
 
     def _drop(self, call: ActiveCall, _: object = None) -> None:
@@ -312,7 +352,7 @@ class StoreJournal:
         return self._store.release(call.key)
 
     def _is_live(self, key: CallKey) -> bool:
-        return key in self._live or any(intent.key == key for intents in self._beginning for intent in intents)
+        return key in self._live or key in self._beginning
 
     def live_calls(self) -> list[CallKey]:
         """The calls that this process runs."""
@@ -332,11 +372,15 @@ def _fault_of(call: ActiveCall, job: asyncio.Future[bool]) -> Exception | None:
         return StoreError(f"The journal was closed before it could write about call {call.call_id!r}")
     fault: Exception | None = job.exception()  # type: ignore[assignment]
     if fault is None and not job.result():
-        fault = StoreError(
-            f"The call {call.call_id!r} was taken over by another process, which believes that this one "
-            "is gone: it stood still for longer than its lease, or a file beside the store was removed"
-        )
+        fault = _taken_over(call)
     return fault
+
+
+def _taken_over(call: ActiveCall) -> StoreError:
+    return StoreError(
+        f"The call {call.call_id!r} was taken over by another process, which believes that this one "
+        "is gone: it stood still for longer than its lease, or a file beside the store was removed"
+    )
 
 
 def _needs_start(call: ActiveCall) -> bool:

@@ -44,7 +44,7 @@ def leave(calls: Sequence[ActiveCall]) -> None:
         call.phase = CONCLUDED
         call.record.outcome = ToolOutcome(call.call_id, call.name, "pending")
         if call.span is not None:
-            call.span.end(call.record)
+            call.span.ended(call.record)
         if call.asking is not None:
             call.asking.cancel()
             call.asking = None

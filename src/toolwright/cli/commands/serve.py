@@ -10,7 +10,8 @@ import typer
 
 from toolwright.app import App
 from toolwright.cli.commands.worker import to_the_end, told_to_stop
-from toolwright.cli.display.output import echo, set_up_log, stdout_kept_clean
+from toolwright.cli.display.output import stdout_kept_clean
+from toolwright.cli.display.service_log import LogForm, ServiceLog, service_log
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.input import options
 from toolwright.cli.input.apps import load_app
@@ -70,6 +71,7 @@ def serve(
     spill_dir: options.SpillDir = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors, and no link.")] = False,
     verbose: options.Verbose = False,
+    log: options.Log = LogForm.text,
 ) -> None:
     """Serve an app over HTTP, with a page to watch it, until SIGTERM or Ctrl-C.
 
@@ -78,18 +80,18 @@ def serve(
 
     With a store, everything survives a crash, and any number of servers and workers may share it.
     """
-    with reported():
-        set_up_log(verbose, warnings=True)
+    with service_log(log, "toolwright.http", quiet=quiet, verbose=verbose) as say, reported():
         if missing := missing_libraries("http"):
             raise BadInput(f"A server needs {missing[0]!r}, which is missing; run: {how_to_install(['http'])}")
         used = options.with_policy(
             load_app(app, tools), timeout=timeout, read_only=read_only, approve=approve, spill_dir=spill_dir
         )
+        say.trace(used)
         store = named_store(db) or MEMORY
         hosts = [*(allowed_host or []), *([] if host in ("0.0.0.0", "::") else [_in_url(host)])]
         with stdout_kept_clean():
             asyncio.run(
-                to_the_end(_serve(used, store, host, port, hosts, allowed_origin or [], proxy, worker, grace, quiet))
+                to_the_end(_serve(used, store, host, port, hosts, allowed_origin or [], proxy, worker, grace, say))
             )
 
 
@@ -103,7 +105,7 @@ async def _serve(
     proxy: bool,
     worker: bool,
     grace: float,
-    quiet: bool,
+    say: ServiceLog,
 ) -> None:
     from toolwright.http.serve import serve as serve_http
     from toolwright.http.service import create_app
@@ -113,18 +115,15 @@ async def _serve(
     service = create_app(app, store, hosts=hosts, origins=origins, worker=background)
 
     async def started(url: str) -> None:
-        if quiet:
-            return
         where = "in memory" if store == MEMORY else f"from {store}"
-        echo(f"Serving {where} at {url}", err=True)
-        if _is_loopback(host):
+        say(f"Serving {where} at {url}", "http.started")
+        if say.to_people and _is_loopback(host):
             link = await (await service.sign_in.tokens()).link(user_name() or "link", ["admin"])
-            echo(f"The page, for one browser: {url}/login?link={link}", err=True)
+            say(f"The page, for one browser: {url}/login?link={link}", "http.link")
 
     with told_to_stop() as stop:
         await serve_http(service, host, port, stop=stop, started=started, grace=grace, proxy=proxy)
-    if not quiet:
-        echo("Stopped", err=True)
+    say("Stopped", "http.stopped")
 
 
 def _in_url(host: str) -> str:

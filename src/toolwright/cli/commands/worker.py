@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Annotated, Any
@@ -17,9 +17,9 @@ import typer
 
 from toolwright.app import App
 from toolwright.background.worker import WorkerAction
-from toolwright.cli.display.output import echo, set_up_log, stdout_kept_clean
+from toolwright.cli.display.output import stdout_kept_clean
+from toolwright.cli.display.service_log import LogForm, ServiceLog, service_log
 from toolwright.cli.display.styles import plain, seconds, short
-from toolwright.cli.display.time_format import moment
 from toolwright.cli.exits import SUCCEEDED, BadInput, reported
 from toolwright.cli.health import Health
 from toolwright.cli.input import options
@@ -30,7 +30,6 @@ from toolwright.stores.opening import inspect_store
 from toolwright.tools.registry import Catalogue
 from toolwright.tools.turn_protocols import TurnAction
 
-Say = Callable[[str], None]
 _SAME = 0.25
 """Seconds within which signals are one: a supervisor may send it to the program and to its group."""
 _LINGER = 2.0
@@ -78,6 +77,7 @@ def worker(
     spill_dir: options.SpillDir = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors, and not the runs.")] = False,
     verbose: options.Verbose = False,
+    log: options.Log = LogForm.text,
 ) -> None:
     """Run queued and scheduled background work until SIGTERM or Ctrl-C.
 
@@ -86,9 +86,10 @@ def worker(
 
     Any number of workers may share a store, and may be killed and started again at any time.
     """
-    with reported(), ExitStack() as stack:
-        set_up_log(verbose, warnings=True)
+    told = service_log(log, "toolwright.background", quiet=quiet, verbose=verbose, timed=True)
+    with told as say, reported(), ExitStack() as stack:
         store, found = store_to_fill(db), load_app(app, tools)
+        say.trace(found)
         used = options.with_policy(
             found,
             timeout=timeout,
@@ -101,7 +102,6 @@ def worker(
             _require_background(used.catalogue())
         health = None if health_port is None else stack.enter_context(Health(health_host, health_port))
         stack.enter_context(stdout_kept_clean())
-        say = _silent if quiet else _say
         # A worker may be started before the program that first writes to the store.
         made = not asyncio.run(inspect_store(store).exists())
         asyncio.run(to_the_end(_work(store, made, used, grace, health, say)))
@@ -153,7 +153,7 @@ def _any_thread_goes_on(before: set[threading.Thread], pool: ThreadPoolExecutor)
     return any(thread.is_alive() for thread in threads)
 
 
-async def _work(store: str, made: bool, app: App, grace: float, health: Health | None, say: Say) -> None:
+async def _work(store: str, made: bool, app: App, grace: float, health: Health | None, say: ServiceLog) -> None:
     with told_to_stop() as stop:
         told = asyncio.ensure_future(stop.wait())
         manager = opened(store, app, made=made, worker=True)
@@ -164,7 +164,7 @@ async def _work(store: str, made: bool, app: App, grace: float, health: Health |
             # It was told to stop while its app opens, which may take long, or for ever.
             opening.cancel()
             await asyncio.wait({opening}, timeout=_LINGER)
-            say("Stopped before its app was open")
+            say("Stopped before its app was open", "worker.stopped")
             return
         runtime = opening.result()
         try:
@@ -174,8 +174,9 @@ async def _work(store: str, made: bool, app: App, grace: float, health: Health |
             worker.counts.listen_to_turns(_TurnTeller(say))
             if health is not None:
                 health.watch(worker)
-                say(f"Health and metrics: {health.url}/healthz, {health.url}/metrics")
-            say(f"{worker.name} runs up to {worker.capacity} at once from {store}")
+                say(f"Health and metrics: {health.url}/healthz, {health.url}/metrics", "worker.health")
+            begun = f"{worker.name} runs up to {worker.capacity} at once from {store}"
+            say(begun, "worker.started", worker=worker.name)
             last: set[asyncio.Future[Any]] = {told, worker.lost}
             await asyncio.wait(last, return_when=asyncio.FIRST_COMPLETED)
             if worker.lost.done():
@@ -185,23 +186,25 @@ async def _work(store: str, made: bool, app: App, grace: float, health: Health |
             running = worker.running + worker.counts.turns_running
             await asyncio.sleep(0)  # it stops before it prints so
             if running:
-                say(f"Stopping: {running} may end within {seconds(grace)}; a second signal ends them at once")
+                left = f"{running} may end within {seconds(grace)}; a second signal ends them at once"
+                say(f"Stopping: {left}", "worker.stopping")
             await draining
         finally:
             told.cancel()
             closing = asyncio.ensure_future(manager.__aexit__(None, None, None))
             await asyncio.wait({closing}, timeout=max(grace, _LINGER))
             if not closing.done():
-                say(f"The app did not close within {seconds(max(grace, _LINGER))}: the worker ends without it")
+                late = f"The app did not close within {seconds(max(grace, _LINGER))}: the worker ends without it"
+                say(late, "worker.not_closed")
         if closing.done():
             closing.result()
-    say("Stopped")
+    say("Stopped", "worker.stopped")
 
 
 class _Teller:
     """Prints the work of a worker, a line for each start and end."""
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: ServiceLog) -> None:
         self._say = say
         self._began: dict[str, float] = {}
 
@@ -215,13 +218,14 @@ class _Teller:
         else:
             began = self._began.pop(run.id, None)
             told += f" after {seconds(time.monotonic() - began)}" if began is not None else ""
-        self._say(f"{plain(run.id)} {short(run.title, 40)} ({plain(run.tool)}) {told}")
+        line = f"{plain(run.id)} {short(run.title, 40)} ({plain(run.tool)}) {told}"
+        self._say(line, f"run.{deed}", session=run.session, run_id=run.id, tool=run.tool)
 
 
 class _TurnTeller:
     """Prints the turns of a worker, a line when it begins to work on one and a line when it stops."""
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: ServiceLog) -> None:
         self._say = say
         self._began: dict[str, float] = {}
 
@@ -231,7 +235,8 @@ class _TurnTeller:
             self._began[turn] = time.monotonic()
         else:
             told += f" after {seconds(time.monotonic() - self._began.pop(turn))}"
-        self._say(f"{plain(turn)} of session {short(session, 40)} {told}")
+        line = f"{plain(turn)} of session {short(session, 40)} {told}"
+        self._say(line, f"turn.{action}", session=session, turn_id=turn)
 
 
 @contextmanager
@@ -254,11 +259,3 @@ def told_to_stop() -> Iterator[asyncio.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _say(line: str) -> None:
-    echo(f"{moment(time.time())} {line}", err=True)
-
-
-def _silent(line: str) -> None:
-    pass

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from toolwright.app import App
 from toolwright.calls.policy import Policy, Rule
+from toolwright.cli.display.service_log import LogForm
 from toolwright.cli.exits import BadInput, tell_errors_in_json
 from toolwright.errors import PolicyError
 from toolwright.tools.turn_protocols import Budget
@@ -98,6 +99,12 @@ Json = Annotated[
     bool, typer.Option("--json", help="Print JSON on stdout and nothing else there.", callback=tell_errors_in_json)
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the log on stderr, with tracebacks.")]
+Log = Annotated[
+    LogForm,
+    typer.Option(
+        "--log", help="Write what it does to stderr as text for people, or as JSON for programs: one object a line."
+    ),
+]
 Timeout = Annotated[
     float | None,
     typer.Option(metavar="SECONDS", help="Time for a tool that names none itself.", rich_help_panel=_POLICY),

@@ -108,5 +108,5 @@ def use_session(store: str, session_id: str, what: Callable[[Runtime], Awaitable
 
 async def _require_session(runtime: Runtime, session_id: str) -> None:
     """Refuse a session that is not there: its files and names would seem to be missing."""
-    if not any(info.id == session_id for info in await runtime.sessions()):
+    if not await runtime.sessions(session_id):
         raise BadInput(f"There is no session {session_id!r} in the store; see toolwright session list")

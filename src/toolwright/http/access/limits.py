@@ -25,6 +25,8 @@ class Limits:
     """Between two parts of a body."""
     body_rate: int = 1024
     """Bytes a second that a body must have on average, after its first `body_seconds`."""
+    answer_seconds: float = 300.0
+    """That a batch or a turn is waited for before the answer is 202; the work goes on."""
     send_seconds: float = 60.0
     """Until a client takes the next part of an answer."""
     idle_seconds: float = 15.0

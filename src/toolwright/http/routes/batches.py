@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,6 +15,7 @@ from toolwright.http.answers import JsonAnswer
 from toolwright.http.calls_json import CallShown, call_json
 from toolwright.http.checks import BodyCheck
 from toolwright.http.cursors import Page, PageQuery, page_of, read_cursor, write_cursor
+from toolwright.http.held_up import NAMED, EarlierCall, held_up, settle
 from toolwright.http.operations import SESSION, Operation, OtherAnswer, ServiceRequest
 from toolwright.http.outcome_json import outcomes_json
 from toolwright.http.problems import Problem, not_found
@@ -59,6 +61,8 @@ class BatchDone(Struct, frozen=True):
     status: Literal["done", "waiting", "running"]
     """"waiting" where the rest waits for something outside, "running" where nobody waited for its end."""
     results: list[ToolOutcome]
+    waited_for: list[EarlierCall] = []
+    """The calls of earlier batches that hold it up: it continues when they have what they wait for."""
 
 
 class BatchQuery(Struct, frozen=True, kw_only=True):
@@ -74,7 +78,8 @@ class CallInBatch(CallShown, frozen=True, kw_only=True):
     """A call of a batch."""
 
     waited_for: list[str]
-    """The ids of the calls before it that it waited for, as far as its tool is known here: those that ended last."""
+    """The ids of the calls before it that it waited for, as far as its tool is known here: those that ended last. While
+    a call of an earlier batch holds it up that waits for something outside, that one."""
 
 
 class BatchShown(Struct, frozen=True):
@@ -174,14 +179,17 @@ async def post_batch(request: ServiceRequest[object, BatchQuery]) -> JsonAnswer:
     session = request.session()
     batch = session.start_batch(calls, scope=scope or "", at_once=True)
     if request.prefers("respond-async") and not batch.done:
-        outcomes = [batch.outcome_of(place) or _pending(call) for place, call in enumerate(batch.calls)]
-        return _answer(request, scope or "", posted, calls, batch, outcomes, "running")
-    outcomes = await batch.quiet()
-    return _answer(request, scope or "", posted, calls, batch, outcomes, "done" if batch.done else "waiting")
+        return _answer(request, scope or "", posted, calls, batch, await _outcomes(batch), "running")
+    status = "done" if batch.done else await settle(batch, lambda: session.batches, request.patience())
+    return _answer(request, scope or "", posted, calls, batch, await _outcomes(batch), status)
 
 
-def _pending(call: Any) -> ToolOutcome:
-    return ToolOutcome(call.call_id, call.name, "pending")
+async def _outcomes(batch: Batch) -> list[ToolOutcome]:
+    """The outcome of each call as it is now; "pending" where there is none."""
+    if batch.done:
+        return await batch.quiet()
+    now = ((call, batch.outcome_of(place)) for place, call in enumerate(batch.calls))
+    return [ToolOutcome(call.call_id, call.name, "pending") if one is None else one for call, one in now]
 
 
 def _answer(
@@ -196,10 +204,14 @@ def _answer(
     code, headers = (200, None) if status == "done" else (202, {"Location": request.link("batches", batch.id)})
     if posted.shape is not None:
         return JsonAnswer.of(posted.shape.write_results(outcomes, _with_ids(calls, outcomes)), code, headers)
-    return JsonAnswer.of(_Done(batch.id, request.path[SESSION], scope, status, outcomes_json(outcomes)), code, headers)
+    done = _Done(batch.id, request.path[SESSION], scope, status, outcomes_json(outcomes))
+    if status == "waiting":
+        behind = held_up(batch, request.session().batches).values()
+        done.waited_for = list(dict.fromkeys(call for calls in behind for call in calls))[:NAMED]
+    return JsonAnswer.of(done, code, headers)
 
 
-class _Done(Struct, gc=False):
+class _Done(Struct, gc=False, omit_defaults=True):
     """`BatchDone`, whose results are written already."""
 
     batch: str
@@ -207,6 +219,7 @@ class _Done(Struct, gc=False):
     scope: str
     status: str
     results: list[object]
+    waited_for: list[EarlierCall] = []
 
 
 def _with_ids(calls: list[ToolCall], outcomes: list[ToolOutcome]) -> list[ToolCall]:
@@ -231,6 +244,11 @@ async def get_batch(request: ServiceRequest[None, WhichBatch]) -> dict[str, Any]
     """A batch with its calls."""
     calls = await _calls_of(request, request.query)
     first, reasons = calls[0], waited_for(calls, request.runtime.tools.snapshot())
+    if any(call.outcome is None for call in calls):
+        batches = request.runtime.session(first.key.session).batches
+        for one in _running(batches, first):
+            held = held_up(one, batches)
+            reasons |= {id: tuple(call.call_id for call in behind) for id, behind in held.items()}
     return {
         "batch": first.batch,
         "session": first.key.session,
@@ -244,12 +262,17 @@ async def cancel_batch(request: ServiceRequest[Cancel, WhichBatch]) -> dict[str,
     """Stop a batch that runs on this server."""
     calls = await _calls_of(request, request.query)
     key, id = calls[0].key, calls[0].batch
-    running = [one for one in request.runtime.session(key.session).batches if one.id == id and one.scope == key.scope]
+    running = _running(request.runtime.session(key.session).batches, calls[0])
     if not running and any(call.outcome is None and not call.cut_off for call in calls):
         raise Problem(409, "elsewhere", f"The batch {id!r:.200} runs on another server; cancel it there")
     for one in running:
         one.cancel(request.body.reason)
     return {"cancelled": bool(running)}
+
+
+def _running(batches: Iterable[Batch], call: PastCall) -> list[Batch]:
+    """The batch of a call, where it runs on this server."""
+    return [one for one in batches if one.id == call.batch and one.scope == call.key.scope]
 
 
 async def _calls_of(request: ServiceRequest[Any, Any], which: WhichBatch) -> list[PastCall]:

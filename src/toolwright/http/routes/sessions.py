@@ -109,17 +109,17 @@ async def append_message(request: ServiceRequest[NewMessage]) -> dict[str, Any]:
 
 
 async def _find(runtime: Runtime, id: str) -> SessionInfo | None:
-    return next((one for one in await _known(runtime) if one.id == id), None)
+    return next(iter(await _known(runtime, id)), None)
 
 
-async def _known(runtime: Runtime) -> list[SessionInfo]:
+async def _known(runtime: Runtime, only: str | None = None) -> list[SessionInfo]:
     """The sessions by id. In memory, those whose calls the log still has are among them."""
-    found = await runtime.sessions()
+    found = await runtime.sessions(only)
     history = history_of(runtime)
     if not isinstance(history, MemoryCallHistory):
         return found
     known = {one.id: one for one in found}
-    for id, (calls, unfinished) in history.sessions().items():
+    for id, (calls, unfinished) in history.sessions(only).items():
         info = known.get(id) or SessionInfo(id, 0, 0, {})
         known[id] = replace(info, calls=calls, unfinished=info.unfinished + unfinished)
     return [known[id] for id in sorted(known)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -21,7 +22,6 @@ from toolwright.tools.turn_protocols import Budget, Delivery, TurnClient, TurnEv
 
 Text = Annotated[str, Meta(min_length=1)]
 _LAST = "last-event-id"
-_MOST_TURNS = 100_000
 _ENDED = frozenset({"answered", "out_of_budget", "cancelled", "failed"})
 
 
@@ -106,21 +106,28 @@ async def post_turn(request: ServiceRequest[NewTurn]) -> object:
     if request.accepts(MEDIA_TYPE):
         return FollowStream(_events(turn, 0), feed_of(request.runtime).stopped(), where)
     if request.prefers("respond-async"):
-        told = {"turn": (await turn.info()).to_json(), "outcome": None}
-        return JsonAnswer.of(told, 202, {**where, "Preference-Applied": "respond-async"})
-    outcome = await turn
+        return await _unfinished(turn, {**where, "Preference-Applied": "respond-async"})
+    try:
+        async with asyncio.timeout(request.patience()):
+            outcome = await turn
+    except TimeoutError:
+        return await _unfinished(turn, where)
     return JsonAnswer.of(turn_outcome(outcome), 202 if outcome.status == "waiting" else 200, where)
+
+
+async def _unfinished(turn: TurnClient, headers: dict[str, str]) -> JsonAnswer:
+    """The answer that a turn goes on."""
+    return JsonAnswer.of({"turn": (await turn.info()).to_json(), "outcome": None}, 202, headers)
 
 
 async def list_turns(request: ServiceRequest[None, TurnQuery]) -> dict[str, Any]:
     """The turns of a session, the newest first."""
     query = request.query
     place = read_cursor(query.cursor, tuple[int])
-    # Turns have no verb that begins at a place; a conversation has few of them.
-    found = await request.session().turns(active=query.active, limit=_MOST_TURNS)
-    rest = [one for one in found if place is None or one.number < place[0]]
-    shown = rest[: query.limit]
-    more = write_cursor(shown[-1].number) if len(rest) > query.limit else None
+    before = None if place is None else place[0]
+    found = await request.session().turns(active=query.active, limit=query.limit + 1, before=before)
+    shown = found[: query.limit]
+    more = write_cursor(shown[-1].number) if len(found) > query.limit else None
     return page_of([one.to_json() for one in shown], more)
 
 
@@ -200,7 +207,7 @@ OPERATIONS = (
         answer=TurnOutcome,
         also=(
             OtherAnswer(status=202, says="It waits for something outside.", type=TurnOutcome),
-            OtherAnswer(status=202, says="It goes on, as preferred.", type=TurnShown),
+            OtherAnswer(status=202, says="It goes on: as preferred, or since it takes long.", type=TurnShown),
             OtherAnswer(status=200, says="The events of the turn.", media_type=MEDIA_TYPE),
         ),
     ),

@@ -39,14 +39,16 @@ class Archives:
         self._open = sessions
         self._turns = turns
 
-    async def list_sessions(self) -> list[SessionInfo]:
-        """Every session that has records, calls or turns in the store, by id."""
-        found = await self._shared.stores().archives.list_sessions()
+    async def list_sessions(self, only: str | None = None) -> list[SessionInfo]:
+        """Every session that has records, calls or turns in the store, by id; or only the one of an id."""
+        found = await self._shared.stores().archives.list_sessions(only)
         if self._turns is None:
             return found
         counts = self._turns.counts()
         told = {info.id: info for info in found}
         for id, (turns, unfinished) in counts.items():
+            if only is not None and id != only:
+                continue
             info = told.get(id) or SessionInfo(id, 0, 0, {})
             told[id] = structs.replace(info, turns=turns, unfinished_turns=unfinished)
         return [told[id] for id in sorted(told)]

@@ -20,6 +20,7 @@ ROOMS = (
     "effects",
     "events",
     "http",
+    "http.access",
     "mcp",
     "runtime.lifespan",
     "runtime",

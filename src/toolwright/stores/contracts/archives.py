@@ -200,8 +200,9 @@ class ArchiveStore(Protocol):
         """
         ...
 
-    async def list_sessions(self) -> list[SessionInfo]:
-        """Every session that has calls, turns or other records, by id."""
+    async def list_sessions(self, only: str | None = None) -> list[SessionInfo]:
+        """Every session that has calls, turns or other records, by id; or `only` the one of this id, if there is one,
+        which costs no more when there are many."""
         ...
 
     async def delete_session(self, session: str) -> bool:

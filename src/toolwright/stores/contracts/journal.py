@@ -144,8 +144,9 @@ class JournalStore(Protocol):
         another living owner runs one of the calls, nothing is written at all: a batch that waits must not hold calls
         that another owner may be waiting for.
 
-        The entries of `refused`, calls that cannot run, come last. They are only looked up. Calls of a background run
-        are begun, and written with their outcome where they were refused, only while a worker of this owner has it.
+        The entries of `refused`, calls that cannot run or that this process runs already, come last. They are only
+        looked up. Calls of a background run are begun, and written with their outcome where they were refused, only
+        while a worker of this owner has it.
         """
         ...
 

@@ -221,7 +221,14 @@ class TurnStore(Protocol):
         ...
 
     async def list(
-        self, session: str | None, *, active: bool = False, limit: int = 100, prefix: str = ""
+        self,
+        session: str | None,
+        *,
+        active: bool = False,
+        limit: int = 100,
+        prefix: str = "",
+        before: int | None = None,
     ) -> builtins.list[TurnRecord]:
-        """Turns, the newest first; with a prefix, those whose id begins with it."""
+        """Turns, the newest first; with a prefix, those whose id begins with it. Those of a session are in the order of
+        their numbers, and with `before` have smaller ones."""
         ...

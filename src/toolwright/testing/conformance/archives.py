@@ -154,6 +154,8 @@ async def sessions_are_listed_with_their_counts(database: Database) -> None:
     await filled(services, "s2")
     await services.kv.set_value("s1", "toolwright:title", b'"A title"', 100.0, WIDE, None)
     first, second = await services.archives.list_sessions()
+    assert await services.archives.list_sessions(second.id) == [second]
+    assert await services.archives.list_sessions("nobody's") == []
     assert (first.id, first.title, first.usage) == ("s1", "A title", {"key_values": Usage(1, 9)})
     assert (second.id, second.title, set(second.usage)) == ("s2", None, set(TABLES))
     assert (second.usage["files"], second.usage["messages"]) == (Usage(1, 7), Usage(1, 9))

@@ -315,6 +315,20 @@ async def a_refused_call_does_not_replace_a_running_call(database: Database) -> 
     assert entry.outcome == success(call(), b"2")
 
 
+async def a_call_that_is_only_looked_up_stays_as_it_is(database: Database) -> None:
+    former, store = await database.open(), await database.open()
+    await former.journal.begin([intent(call())])
+    await database.kill(former)
+    for _ in range(2):
+        (entry,) = await store.journal.begin([], [call()])
+        assert entry is not None
+        assert (entry.outcome, entry.owner, entry.cut_off) == (None, former.journal.owner, False)
+    assert not await store.journal.start(call(), 101.0)
+    (entry,) = await store.journal.begin([intent(call())])
+    assert entry is not None
+    assert (entry.owner, entry.cut_off) == (store.journal.owner, True)
+
+
 async def a_new_call_may_start_with_its_intent(database: Database) -> None:
     store = await database.open()
     await store.journal.begin([intent(call("c1"))])
@@ -373,4 +387,5 @@ CALLS = cases(
     waits_of_calls_that_are_finished_together_cannot_be_resolved,
     a_refused_call_is_written_together_with_its_outcome,
     a_refused_call_does_not_replace_a_running_call,
+    a_call_that_is_only_looked_up_stays_as_it_is,
 )

@@ -50,6 +50,7 @@ async def a_session_with_unfinished_calls_is_not_removed(database: Database) -> 
     await store.journal.begin([intent(call())])
     await store.waits.open_wait(wait(call()))
     (found,) = await services.archives.list_sessions()
+    assert await services.archives.list_sessions(found.id) == [found]
     assert (found.calls, found.unfinished) == (1, 1)
     assert await refusal(services.archives.delete_session("s1")) == "unfinished"
     assert await refusal(services.archives.fill_session("s1", fill, True)) == "unfinished"

@@ -181,6 +181,10 @@ async def turns_are_listed_with_the_newest_first(database: Database) -> None:
     assert [each.id for each in await turns.list(None)] == ["t5", "t4", "t3", "t2", "t1", "t0"]
     assert [each.id for each in await turns.list("s0")] == ["t4", "t2", "t0"]
     assert [each.id for each in await turns.list("s0", active=True)] == ["t4", "t2"]
+    assert [each.id for each in await turns.list("s0", before=3)] == ["t2", "t0"]
+    assert [each.id for each in await turns.list("s0", before=3, active=True, limit=5)] == ["t2"]
+    assert [each.id for each in await turns.list("s0", before=2, limit=1)] == ["t0"]
+    assert await turns.list("s0", before=1) == []
     assert [each.id for each in await turns.list(None, limit=2)] == ["t5", "t4"]
     assert await turns.list("s9") == []
 
@@ -565,6 +569,7 @@ async def a_session_with_turns_only_is_listed(database: Database) -> None:
     await services.turns.add(turn("t2", "s1", anywhere=True), WIDE)
     await services.turns.cancel("t2", "not needed", 108.0, STOPPED)
     (info,) = await services.archives.list_sessions()
+    assert await services.archives.list_sessions(info.id) == [info]
     assert (info.id, info.calls, info.turns, info.unfinished_turns) == ("s1", 0, 2, 1)
 
 

@@ -18,6 +18,9 @@ from toolwright.stores.sql.liveness import Liveness
 _COLUMNS = columns_of(CallRow)
 _BUNDLED = float(2**62)
 """The place of calls that have no row of their own yet: before all others."""
+_OF_BATCH = "substr(batch, 7, 8) = substr(?, 7, 8) AND batch || '' = ?"
+"""The term for the calls of a batch. The index `calls_of_batch` is for the first part; the second is written so that
+SQLite does not put its value into the first one, which then would be no expression of a column any more."""
 _UNFINISHED = ("waiting", "running", "cut off")
 _resolution = unpacker(Resolution)
 
@@ -34,8 +37,8 @@ class SqlCallHistory:
         terms, values = [], []
         for name in ("session", "tool", "batch"):
             if (value := getattr(filters, name)) is not None:
-                terms.append(f"{name} = ?")
-                values.append(value)
+                terms.append(f"{name} = ?" if name != "batch" else _OF_BATCH)
+                values += [value] if name != "batch" else [value, value]
         if filters.status is not None:
             terms.append("status IS NULL" if unfinished else "status = ?")
             values += [] if unfinished else [filters.status]
@@ -96,14 +99,12 @@ class SqlCallHistory:
         return await self._changes.read(work)
 
     async def batch_calls(self, batch: str, session: str | None = None) -> list[PastCall]:
-        query = (
-            f"SELECT {_COLUMNS} FROM every_call WHERE batch = ?1 AND (?2 IS NULL OR session = ?2)"
-            " ORDER BY queued_at, session, scope, position"
-        )
+        query = batch_query(session is not None)
+        values = (batch, batch) if session is None else (batch, batch, session)
 
         def work(connection: Connection) -> list[PastCall]:
             with connection:
-                rows = [CallRow._make(row) for row in connection.execute(query, (batch, session))]
+                rows = [CallRow._make(row) for row in connection.execute(query, values)]
                 calls = self._calls(rows, connection)
             return calls
 
@@ -113,6 +114,13 @@ class SqlCallHistory:
         owners = {row.owner for row in rows if row.outcome is None}
         dead = self._liveness.dead_among(owners, connection) if owners and self._liveness is not None else set()
         return [past_call(row, dead, connection) for row in rows]
+
+
+def batch_query(of_session: bool) -> str:
+    """The query of the calls of a batch: its id, twice, and the session are its values."""
+    also = " AND session = ?" if of_session else ""
+    order = "queued_at, session, scope, position"
+    return f"SELECT {_COLUMNS} FROM every_call WHERE {_OF_BATCH}{also} ORDER BY {order}"
 
 
 def _order(row: CallRow) -> str:

@@ -34,6 +34,8 @@ _LAST_NUMBER = (
     "SELECT max((SELECT coalesce(max(number), 0) FROM turns WHERE session = ?1),"
     " coalesce((SELECT last FROM turn_numbers WHERE session = ?1), 0))"
 )
+_BEYOND_ALL = 2**62
+"""Beyond the number of every turn."""
 _LAST_CHARACTER = "\U0010ffff"
 _HEAD = f"SELECT {_COLUMNS} FROM turns WHERE session = ? AND ended_at IS NULL ORDER BY number LIMIT 1"
 
@@ -252,22 +254,36 @@ class SqlTurnStore:
         return await self._changes.read(lambda connection: _find(connection, id))
 
     async def list(
-        self, session: str | None, *, active: bool = False, limit: int = 100, prefix: str = ""
+        self,
+        session: str | None,
+        *,
+        active: bool = False,
+        limit: int = 100,
+        prefix: str = "",
+        before: int | None = None,
     ) -> builtins.list[TurnRecord]:
         query = list_query(session is not None, active, bool(prefix))
-        values = (session, limit, prefix, prefix + _LAST_CHARACTER)[: 4 if prefix else 2]
+        values: tuple[Any, ...] = (session, limit)
+        if session is not None:
+            values += (_BEYOND_ALL if before is None else before,)
+        if prefix:
+            values += (prefix, prefix + _LAST_CHARACTER)
         rows = await self._changes.read(lambda connection: connection.execute(query, values).fetchall())
         return [_known(row) for row in rows]
 
 
 def list_query(of_session: bool, active: bool, by_prefix: bool) -> str:
-    """The query of a list of turns: the session, the limit, and the bounds of the ids are its values."""
-    where = "session = ?1" if of_session else "?1 IS NULL"
+    """The query of a list of turns: the session, the limit, with a session the number to be below, and the bounds of
+    the ids are its values."""
+    where = "session = ?1 AND number < ?3" if of_session else "?1 IS NULL"
     where += " AND ended_at IS NULL" if active else ""
-    where += " AND id >= ?3 AND id < ?4" if by_prefix else ""
-    # Few ids have the same beginning, and few turns are unfinished: these are found, and then sorted.
-    order = "+created_at" if by_prefix or active else "created_at"
-    return f"SELECT {_COLUMNS} FROM turns WHERE {where} ORDER BY {order} DESC, number DESC LIMIT ?2"
+    if by_prefix:
+        where += " AND id >= ?4 AND id < ?5" if of_session else " AND id >= ?3 AND id < ?4"
+    # Few ids have the same beginning, and few turns are unfinished: these are found, and then sorted. Those of a
+    # session are in the order of their numbers.
+    order = "+created_at DESC, number DESC" if by_prefix or active else "created_at DESC, number DESC"
+    order = "number DESC" if of_session else order
+    return f"SELECT {_COLUMNS} FROM turns WHERE {where} ORDER BY {order} LIMIT ?2"
 
 
 def _find(connection: Connection, id: str) -> TurnRecord | None:
