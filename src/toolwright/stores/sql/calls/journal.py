@@ -433,7 +433,7 @@ class SqlJournalStore:
         rows = [_effect_row(key, kept) for key, kept in effects]
         bundles = self._bundles.of(key for key, _ in effects)
 
-        def work(connection: apsw.Connection) -> None:
+        def work(connection: Connection) -> None:
             # A bundle that is there has unfinished calls of this owner, whose effects need no rows of their calls.
             there = {bundle for bundle in set(bundles) if bundle is not None and bundle.is_there(connection)}
             others = [key for (key, _), bundle in zip(effects, bundles, strict=True) if bundle not in there]
