@@ -22,6 +22,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "pydantic-ai": ("pydantic_ai",),
     "search": ("bm25s",),
     "secrets": ("ahocorasick_rs", "cryptography"),
+    "temporal": ("temporalio",),
     "web": ("httpcore", "httpx", "markdownify"),
     "worker": ("prometheus_client",),
 }

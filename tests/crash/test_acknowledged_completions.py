@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support import fail_after
-from toolwright import Pending, Runtime, ToolCall, ToolContext, tool
+from toolwright import Pending, Resolved, Runtime, ToolCall, ToolContext, ToolError, tool
 from toolwright.stores.sqlite.admin.history import calls
 
 ORDER = """
@@ -58,6 +58,34 @@ async def test_a_call_ends_with_its_completion_when_its_process_dies_before_it_h
 
     assert (resolved.first, recovered.outcome.value, outcome.value) == (True, "from outside", "from outside")
     assert crashes.ledger == ["ordered"]
+
+
+@pytest.mark.promise("WAIT-07", "EFF-05")
+@pytest.mark.parametrize("after", ["probe", "rerun", "rerun that raises"])
+async def test_a_completion_that_comes_while_its_call_is_recovered_is_the_outcome_of_the_call(crashes, after):
+    """The key is from the process that died; the one that recovers the call has not handed it out."""
+    owner = crashes.start(ORDER, when="before it parks", on_crash="fail", run=False, disposition="resume")
+    key = owner.hear()
+    owner.kill()
+
+    async def found(arguments: object) -> str:
+        resolved.append(await runtime.resolve(key, "from outside"))
+        return "found"
+
+    @tool(name="order", on_crash=found if after == "probe" else "rerun")
+    async def order(ctx: ToolContext) -> str:
+        resolved.append(await runtime.resolve(key, "from outside"))
+        if after == "rerun that raises":
+            raise ToolError("it is broken", code="broken")
+        return "its own end"
+
+    resolved: list[Resolved] = []
+    async with fail_after(20), Runtime.open(crashes.store, tools=[order]) as runtime:
+        (recovered,) = await runtime.recover()
+        (outcome,) = await runtime.session("s").run_batch([ToolCall(id="c1", name="order")])
+
+    assert [one.first for one in resolved] == [True]
+    assert (recovered.outcome.value, outcome.value) == ("from outside", "from outside")
 
 
 @pytest.mark.promise("WAIT-07", "EFF-08")

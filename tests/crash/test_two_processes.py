@@ -1,6 +1,8 @@
 """Several processes on one store."""
 
 import asyncio
+import contextlib
+import itertools
 import os
 import signal
 
@@ -8,7 +10,7 @@ import pytest
 
 from tests.effects.watching import until
 from tests.support import fail_after
-from toolwright import Runtime, ToolCall, tool
+from toolwright import Policy, Runtime, ToolCall, ToolContext, ToolError, tool
 from toolwright.errors import StoreError
 
 HOLD = """
@@ -180,6 +182,64 @@ async def test_a_former_owner_that_gets_its_call_again_knows_that_another_ran_it
     assert (crashes.ledger, ran_again) == (["paid by another"], [])
     assert outcome.failure is not None
     assert outcome.failure.category == "interrupted"
+
+
+@pytest.mark.promise("EFF-12", "EFF-06")
+@pytest.mark.parametrize("end", ["returns", "raises"])
+async def test_a_step_that_ends_after_its_execution_changes_nothing_for_the_next_one(crashes, end):
+    """The first execution is given up while its step runs; the second finds the step cut off; then the step ends."""
+    entered = [asyncio.Event() for _ in range(4)]
+    leave, left, saw = asyncio.Event(), asyncio.Event(), []
+
+    async def stubborn() -> str:
+        entered[0].set()
+        while not leave.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await leave.wait()
+        if end == "raises":
+            raise ToolError("refused", code="refused")
+        return "paid"
+
+    @tool(idempotent=True, parallel=True)
+    async def pay(ctx: ToolContext) -> str:
+        run = next(runs)
+        if run == 1:  # in the other runtime
+            entered[1].set()
+            await asyncio.Event().wait()
+        try:
+            await ctx.step("card", stubborn, on_crash="fail")
+        except ToolError as error:
+            saw.append(error.failure.code)
+        finally:
+            if run == 0:
+                left.set()
+        entered[run].set()
+        if run == 2:
+            await asyncio.Event().wait()
+        return "done"
+
+    runs = itertools.count()
+    call, policy = ToolCall(id="c1", name="pay"), Policy(grace=0.01)
+    async with fail_after(10), contextlib.AsyncExitStack() as at_end:
+        former = await at_end.enter_async_context(Runtime.open(crashes.store, tools=[pay], policy=policy))
+        at_end.callback(leave.set)
+        first = former.session("s").start_batch([call])
+        await entered[0].wait()
+        (crashes.folder / "agent.db-owner-1").unlink()  # what no program should do
+        async with Runtime.open(crashes.store, tools=[pay], policy=policy) as other:
+            other.session("s").start_batch([call])
+            await entered[1].wait()
+        former.session("s").start_batch([call])
+        with pytest.raises(StoreError, match="'c1' was taken over"):
+            await first
+        await entered[2].wait()
+        leave.set()
+        await left.wait()
+        await former.close()
+        async with Runtime.open(crashes.store, tools=[pay], policy=policy) as heir:
+            await heir.session("s").run_batch([call])
+
+    assert saw == ["interrupted", "interrupted"]
 
 
 @pytest.mark.promise("EFF-12", "EFF-05")

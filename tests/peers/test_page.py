@@ -474,6 +474,10 @@ async def test_every_view_is_reached_by_the_keyboard(desk: Window, server: Serve
     await expect(desk.page.get_by_role("option").first).to_contain_text("findme")
     await desk.page.keyboard.press("Enter")
     await expect(desk.page.locator("h1")).to_contain_text("findme")
+    await desk.page.keyboard.press("/")
+    await desk.page.keyboard.type("nowhere to be found")
+    await expect(desk.page.get_by_role("option")).to_contain_text("Nothing among the newest")
+    await desk.page.keyboard.press("Escape")
     await desk.page.go_back()
     await expect(desk.page.locator("h1")).to_have_text("Approvals")
 

@@ -155,6 +155,8 @@ class Past(Struct):
     """The outcome that is taken back while the call is run again for it."""
     waited: list[Waited] = field(default_factory=list)
     """The waits that it must go through again, the first one first."""
+    key_out: bool = False
+    """True while somebody may have the key of its completion from the execution that was cut off."""
 
 
 class Remembered(Struct, gc=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.calls.active_call import CONCLUDED, LATE, ActiveCall, about, identity
+from toolwright.calls.active_call import CONCLUDED, LATE, ActiveCall, Past, about, identity
 from toolwright.calls.failures import Cancelled
 from toolwright.calls.finalise.finalise import finish, settle
 from toolwright.calls.redact import rest_of_output
@@ -40,12 +40,18 @@ async def _finish_late(call: ActiveCall, result: object) -> None:
 
 def give(call: ActiveCall, outcome: ToolOutcome) -> None:
     """Give a call its outcome and release its claims and slots, once the journal has it."""
-    suspension = call.suspension
-    if suspension is not None and suspension.key_taken and call.env.journal.will_record(call, outcome):
-        suspension.key_taken = False
+    suspension, past = call.suspension, call.past
+    taken = suspension is not None and suspension.key_taken
+    if (taken or (past is not None and _may_have_key_out(call, past, outcome))) and call.env.journal.will_record(
+        call, outcome
+    ):
+        if suspension is not None:
+            suspension.key_taken = False
+        if past is not None:
+            past.key_out = False
         call.env.hold_task(call.env.loop.create_task(_end_completion(call, outcome)))
         return
-    if (call.past is not None or call.asked_agents is not None) and _may_leave_agents(call, outcome):
+    if (past is not None or call.asked_agents is not None) and _may_leave_agents(call, outcome):
         call.env.hold_task(call.env.loop.create_task(_end_agents(call, outcome)))
         return
     env, ticket = call.env, call.ticket
@@ -68,6 +74,16 @@ def give(call: ActiveCall, outcome: ToolOutcome) -> None:
         env.admission.finish(ticket)
         if ticket.parent is None:
             call.ticket = None  # The two know each other, and nobody asks for either any more.
+
+
+def _may_have_key_out(call: ActiveCall, past: Past, outcome: ToolOutcome) -> bool:
+    """True when a call ends whose completion key an earlier execution may have handed out, before a crash.
+
+    A call that is only stopped, or lacks a connection, and runs another time, can still be completed.
+    """
+    takes_keys = call.tool is not None and call.tool.needs_context
+    ends = call.ran if outcome.status == "cancelled" else outcome.status != "connection_required"
+    return past.key_out and takes_keys and ends
 
 
 async def _end_completion(call: ActiveCall, outcome: ToolOutcome) -> None:

@@ -18,6 +18,13 @@ class MemoryCallHistory:
 
     async def list_calls(self, filters: CallFilters, before: Place | None, limit: int) -> list[PlacedCall]:
         found = self._log.query(session=filters.session, tool=filters.tool, batch=filters.batch, status=filters.status)
+        if filters.text is not None:
+            words = filters.text.casefold()
+            found = [
+                record
+                for record in found
+                if any(words in name.casefold() for name in (record.call_id, record.batch, record.tool, record.session))
+            ]
         placed = [PlacedCall(_place(record), _call(record)) for record in found]
         placed.sort(key=lambda one: one.place, reverse=True)
         return [one for one in placed if before is None or one.place < before][:limit]
@@ -41,6 +48,10 @@ class MemoryCallHistory:
             calls, unfinished = counted.get(record.session, (0, 0))
             counted[record.session] = (calls + 1, unfinished + (record.outcome is None))
         return counted
+
+    async def find_sessions(self, text: str) -> list[str]:
+        words = text.casefold()
+        return sorted(id for id in {record.session for record in self._log} if words in id.casefold())
 
     async def batch_calls(self, batch: str, session: str | None = None) -> list[PastCall]:
         found = self._log.query(session=session, batch=batch)

@@ -43,7 +43,7 @@ async def recover(call: ActiveCall, past: Past, key: CallKey, store: JournalStor
     elif policy == "rerun":
         past.recovered = "rerun"
     elif past.started_at is None:
-        past.recovered = "run"
+        past.recovered, past.key_out = "run", False
     elif callable(policy):
         # The probe itself may end the process: that counts, as its start does.
         await store.start(key, call.env.clock.now())

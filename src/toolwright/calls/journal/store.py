@@ -243,7 +243,7 @@ class StoreJournal:
             # What another process wrote since is true.
             never_began = not entry.cut_off and self._unreleased.never_began(key)
             began = None if never_began else entry.started_at
-            call.past = Past("left", began, entry.pending, entry.crashes)
+            call.past = Past("left", began, entry.pending, entry.crashes, key_out=True)
 
     def _drop(self, call: ActiveCall, _: object = None) -> None:
         if call.key is not None and self._live.get(call.key) is call:

@@ -93,6 +93,20 @@ async def step(
 
 
 async def _done(call: ActiveCall, name: str, function: Callable[..., Any], inputs: tuple[Any, ...]) -> bytes:
+    """Run the function of a step. Its end is recorded unless the call has ended meanwhile: another execution of the
+    call may have begun, and what it found of this step stands."""
+    try:
+        done = await _attempted(call, name, function, inputs)
+    except EffectFailed:
+        if call.concluded:
+            raise Unrecorded from None
+        raise
+    if call.concluded:
+        raise Unrecorded
+    return done
+
+
+async def _attempted(call: ActiveCall, name: str, function: Callable[..., Any], inputs: tuple[Any, ...]) -> bytes:
     try:
         if is_async(function):
             result = await invoke(function, *inputs)

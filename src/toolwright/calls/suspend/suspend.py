@@ -73,6 +73,8 @@ def complete(call: ActiveCall, news: Resolution | Exception) -> None:
         end_now(call, cancelled(call))
     else:
         suspension.key_taken = False  # Its completion decides: nothing is left to be asked of it.
+        if call.past is not None:
+            call.past.key_out = False
         end_now(call, completion_result(news))
 
 

@@ -11,6 +11,7 @@ from toolwright.http.routes import (
     login,
     runs,
     schedules,
+    search,
     sessions,
     tokens,
     tools,
@@ -31,6 +32,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *runs.OPERATIONS,
     *schedules.OPERATIONS,
     *events.OPERATIONS,
+    *search.OPERATIONS,
     *login.OPERATIONS,
     *tokens.OPERATIONS,
 )

@@ -11,7 +11,7 @@ from toolwright.http.cursors import Cursor, Limit, Page, page_of, read_cursor, w
 from toolwright.http.operations import SESSION, Operation, ServiceRequest
 from toolwright.http.problems import Problem, not_found
 from toolwright.runtime.runtime import history_of
-from toolwright.stores.contracts.call_history import CallFilters, PlacedCall
+from toolwright.stores.contracts.call_history import CallFilters, Place, PlacedCall
 from toolwright.stores.contracts.journal import CallKey
 
 _MOST_READS = 10
@@ -42,7 +42,14 @@ async def list_calls(request: ServiceRequest[None, CallQuery]) -> dict[str, Any]
     if query.session is not None and not request.sees(query.session):
         raise Problem(403, "forbidden", f"The token has not the scope 'read' in session {query.session!r:.200}")
     filters = CallFilters(session=query.session, tool=query.tool, status=query.status, batch=query.batch)
-    place, limit = read_cursor(query.cursor, tuple[float, str]), query.limit
+    shown, place = await seen_calls(request, filters, read_cursor(query.cursor, tuple[float, str]), query.limit)
+    return page_of([call_json(one.call) for one in shown], None if place is None else write_cursor(*place))
+
+
+async def seen_calls(
+    request: ServiceRequest[Any, Any], filters: CallFilters, place: Place | None, limit: int
+) -> tuple[list[PlacedCall], Place | None]:
+    """Calls that match and that the caller may see, from a place on; and the place where the rest begins, or None."""
     history, shown, more = history_of(request.runtime), list[PlacedCall](), True
     for _ in range(_MOST_READS):
         found = await history.list_calls(filters, place, limit + 1)
@@ -56,8 +63,7 @@ async def list_calls(request: ServiceRequest[None, CallQuery]) -> dict[str, Any]
                 shown.append(one)
         if not more or len(shown) == limit or request.caller.everywhere:
             break
-    next = write_cursor(*place) if more and place is not None else None
-    return page_of([call_json(one.call) for one in shown], next)
+    return shown, place if more else None
 
 
 async def get_call(request: ServiceRequest[None, WhichScope]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from msgspec import Raw, Struct
 
@@ -148,6 +148,13 @@ class SessionInfo(Struct, frozen=True):
         return plain_data(self)
 
 
+class SessionName(NamedTuple):
+    """A session by its id, and the title that it has for people."""
+
+    id: str
+    title: str | None
+
+
 class SessionRows(Protocol):
     """All records of one session, at one moment. Used on a thread.
 
@@ -203,6 +210,10 @@ class ArchiveStore(Protocol):
     async def list_sessions(self, only: str | None = None) -> list[SessionInfo]:
         """Every session that has calls, turns or other records, by id; or `only` the one of this id, if there is one,
         which costs no more when there are many."""
+        ...
+
+    async def find_sessions(self, text: str) -> list[SessionName]:
+        """The sessions that have records, runs or turns, and a text in their id or title, in any case, by id."""
         ...
 
     async def delete_session(self, session: str) -> bool:

@@ -22,6 +22,12 @@ class CallFilters(Struct, frozen=True, kw_only=True):
     tool: str | None = None
     status: str | None = None
     batch: str | None = None
+    text: str | None = None
+    """A part of the id of the call, its batch, its tool or its session, in any case, among the newest calls."""
+
+
+MOST_SEARCHED = 100_000
+"""How many calls are searched for a text, the newest."""
 
 
 class PlacedCall(NamedTuple):
@@ -83,4 +89,8 @@ class CallHistory(Protocol):
 
     async def batch_calls(self, batch: str, session: str | None = None) -> list[PastCall]:
         """The calls of a batch, of every session and scope that has one of this id, in their order."""
+        ...
+
+    async def find_sessions(self, text: str) -> list[str]:
+        """The ids of sessions that have calls among the newest, and a text in their id, in any case."""
         ...

@@ -156,6 +156,10 @@ async def sessions_are_listed_with_their_counts(database: Database) -> None:
     first, second = await services.archives.list_sessions()
     assert await services.archives.list_sessions(second.id) == [second]
     assert await services.archives.list_sessions("nobody's") == []
+    assert await services.archives.find_sessions("S") == [("s1", "A title"), ("s2", None)]
+    assert await services.archives.find_sessions("TITLE") == [("s1", "A title")]
+    assert await services.archives.find_sessions("2") == [("s2", None)]
+    assert await services.archives.find_sessions("%") == []
     assert (first.id, first.title, first.usage) == ("s1", "A title", {"key_values": Usage(1, 9)})
     assert (second.id, second.title, set(second.usage)) == ("s2", None, set(TABLES))
     assert (second.usage["files"], second.usage["messages"]) == (Usage(1, 7), Usage(1, 9))

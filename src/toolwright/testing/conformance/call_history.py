@@ -120,6 +120,13 @@ async def calls_are_found_by_session_tool_batch_and_status(database: Database) -
     assert await found(status="running", session="s2") == ["e"]
     assert await found(status="cut off") == []
     assert await found(session="s3") == []
+    assert await found(text="FLY") == ["d"]
+    assert await found(text="s2") == ["e"]
+    assert await found(text="b1", status="success") == ["a"]
+    assert await found(text="%") == await found(text="_") == await found(text="!") == []
+    assert await history.find_sessions("S") == ["s1", "s2"]
+    assert await history.find_sessions("2") == ["s2"]
+    assert await history.find_sessions("%") == []
 
 
 async def an_unfinished_call_has_the_state_that_it_has_now(database: Database) -> None:

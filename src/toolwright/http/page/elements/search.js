@@ -1,6 +1,6 @@
 // The search in the head. Owns finding sessions, calls, runs, schedules and tools by parts of their names and ids.
 
-import { at } from "../core/api.js";
+import { at, get } from "../core/api.js";
 import { element, h } from "../core/dom.js";
 import { brief } from "../core/format.js";
 import { route, to } from "../core/routes.js";
@@ -8,33 +8,62 @@ import { resource } from "../core/store.js";
 
 const MOST = 12;
 
-const KINDS = [
-  ["session", at(["sessions"], { limit: 500 }), (each) => [each.id, each.title], (each) => to.session(each.id)],
-  ["tool", at(["tools"]), (each) => [each.name, each.definition?.description], (each) => to.tool(each.name)],
-  ["run", at(["runs"], { limit: 500 }), (each) => [each.run_id ?? each.id, each.title, each.tool], (each) => to.run(each.run_id ?? each.id)],
-  ["call", at(["calls"], { limit: 500 }), (each) => [each.call_id, each.tool, each.session], (each) => to.call(each.session, each.call_id, each.scope)],
-];
+const PAUSE = 120; // milliseconds after the last key until the service is asked
+const TOOLS = at(["tools"]);
+
+/** By the member of the answer, or "tools" for those that the page knows: the kind, its names, and its address. */
+const KINDS = {
+  sessions: ["session", (each) => [each.id, each.title], (each) => to.session(each.id)],
+  tools: ["tool", (each) => [each.name, each.definition?.description], (each) => to.tool(each.name)],
+  runs: ["run", (each) => [each.run_id, each.title, each.tool], (each) => to.run(each.run_id)],
+  calls: ["call", (each) => [each.call_id, each.tool, each.session], (each) => to.call(each.session, each.call_id, each.scope)],
+};
 
 element("tw-search", (self, life) => {
   let words = "";
   let chosen = 0;
   let found = [];
   let open = false;
-  let stops = [];
+  let stop = null;
+  let answer = null; // what the service found: its words, and a list of each kind
+  let problem = null;
+  let waiting = 0;
+  let asked = null;
   const look = () => {
-    found = open && words.trim() ? matches(words.trim().toLowerCase()) : [];
+    const wanted = words.trim();
+    found = open && wanted ? matches(wanted.toLowerCase(), answer) : [];
     chosen = Math.min(chosen, Math.max(0, found.length - 1));
     life.update();
   };
+  async function ask(wanted) {
+    asked?.abort();
+    asked = new AbortController();
+    try {
+      const given = await get(at(["search"], { q: wanted, limit: MOST }), { signal: asked.signal });
+      [answer, problem] = [{ words: wanted, ...given }, null];
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      problem = error;
+    }
+    look();
+  }
+  const typed = () => {
+    clearTimeout(waiting);
+    const wanted = words.trim();
+    if (open && wanted) waiting = setTimeout(() => ask(wanted), PAUSE);
+    look();
+  };
   const start = () => {
     open = true;
-    // Lists are read when somebody searches, and not before.
-    if (!stops.length) stops = KINDS.map(([, path]) => resource(path).watch(look));
-    look();
+    stop ??= resource(TOOLS).watch(look); // read when somebody searches, and not before
+    typed();
   };
   const end = () => {
     open = false;
-    for (const stop of stops.splice(0)) stop();
+    clearTimeout(waiting);
+    asked?.abort();
+    stop?.();
+    stop = answer = problem = null;
     look();
   };
   life.ended(end);
@@ -63,7 +92,7 @@ element("tw-search", (self, life) => {
       spellcheck: "false",
       value: words,
       onfocus: start,
-      oninput: (event) => ((words = event.target.value), (chosen = 0), look()),
+      oninput: (event) => ((words = event.target.value), (chosen = 0), typed()),
       onkeydown: (event) => {
         if (event.key === "ArrowDown") chosen = Math.min(chosen + 1, found.length - 1);
         else if (event.key === "ArrowUp") chosen = Math.max(chosen - 1, 0);
@@ -85,15 +114,22 @@ element("tw-search", (self, life) => {
           h("span", { class: "dim" }, brief(each.names.slice(1).filter(Boolean).join(" · "), 70)),
         ),
       ),
-      found.length === 0 && h("li", { class: "dim", role: "option", "aria-selected": "false", "aria-disabled": "true" }, "Nothing among the newest 500 of each; a whole id in the address opens older ones."),
+      found.length === 0 && h("li", { class: "dim", role: "option", "aria-selected": "false", "aria-disabled": "true" }, told(problem, answer?.words === words.trim())),
     ),
   ];
 });
 
-function matches(words) {
+function told(problem, answered) {
+  if (problem) return problem.message;
+  return answered ? "Nothing among the newest; a whole id in the address opens older ones." : "Searching …";
+}
+
+/** What the service found for words that these go on from, and tools, the best first. */
+function matches(words, answer) {
   const results = [];
-  for (const [kind, path, names, href] of KINDS) {
-    for (const each of resource(path).data?.items ?? []) {
+  for (const [member, [kind, names, href]] of Object.entries(KINDS)) {
+    const items = member === "tools" ? resource(TOOLS).data?.items : answer?.[member];
+    for (const each of items ?? []) {
       const known = names(each).map((name) => String(name ?? ""));
       const place = known.map((name) => name.toLowerCase().indexOf(words)).filter((index) => index >= 0);
       if (place.length) results.push({ kind, names: known, href: href(each), rank: Math.min(...place) });

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolwright.stores.contracts.call_history import CallDetail, CallFilters, PastStep, PastWait, Place, PlacedCall
+from toolwright.stores.contracts.call_history import (
+    MOST_SEARCHED,
+    CallDetail,
+    CallFilters,
+    PastStep,
+    PastWait,
+    Place,
+    PlacedCall,
+)
 from toolwright.stores.contracts.inspection import PastBatch, PastCall
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.waits import BY_CALL, Resolution
@@ -21,6 +29,10 @@ _BUNDLED = float(2**62)
 _OF_BATCH = "substr(batch, 7, 8) = substr(?, 7, 8) AND batch || '' = ?"
 """The term for the calls of a batch. The index `calls_of_batch` is for the first part; the second is written so that
 SQLite does not put its value into the first one, which then would be no expression of a column any more."""
+_HAS_TEXT = (
+    "(" + " OR ".join(f"lower({n}) LIKE lower(?) ESCAPE '!'" for n in ("call_id", "batch", "tool", "session")) + ")"
+)
+"""The term for calls that have a text in one of their names."""
 _UNFINISHED = ("waiting", "running", "cut off")
 _resolution = unpacker(Resolution)
 
@@ -42,6 +54,9 @@ class SqlCallHistory:
         if filters.status is not None:
             terms.append("status IS NULL" if unfinished else "status = ?")
             values += [] if unfinished else [filters.status]
+        if filters.text is not None:
+            terms.append(_HAS_TEXT)
+            values += [_like(filters.text)] * 4
         only = "".join(f" AND {term}" for term in terms)
         # The order of the rows is that in which calls came, and needs no index that every call would have to fill.
         written = f"SELECT rowid, {_COLUMNS} FROM calls WHERE rowid < ?{only} ORDER BY rowid DESC LIMIT ?"
@@ -56,7 +71,10 @@ class SqlCallHistory:
                 last, rest = place[0], limit - len(found)
                 if unfinished:
                     rest = -1  # all of them: which of the three states each has is not in its row
-                rows: Any = connection.execute(written, (int(min(last, _BUNDLED)), *values, rest)).fetchall()
+                query = written
+                if filters.text is not None:
+                    query = written.replace("WHERE", f"WHERE rowid > {_newest(connection) - MOST_SEARCHED} AND", 1)
+                rows: Any = connection.execute(query, (int(min(last, _BUNDLED)), *values, rest)).fetchall()
                 found += [((float(number), ""), CallRow._make(row)) for number, *row in rows]
                 calls = self._calls([row for _, row in found], connection)
             return [PlacedCall(place, call) for (place, _), call in zip(found, calls, strict=True)]
@@ -110,6 +128,18 @@ class SqlCallHistory:
 
         return await self._changes.read(work)
 
+    async def find_sessions(self, text: str) -> list[str]:
+        query = (
+            "SELECT session FROM calls WHERE rowid > ? AND lower(session) LIKE lower(?) ESCAPE '!'"
+            " UNION SELECT session FROM bundles WHERE lower(session) LIKE lower(?) ESCAPE '!'"
+        )
+
+        def work(connection: Connection) -> list[str]:
+            values = (_newest(connection) - MOST_SEARCHED, _like(text), _like(text))
+            return sorted(session for (session,) in connection.execute(query, values))
+
+        return await self._changes.read(work)
+
     def _calls(self, rows: list[CallRow], connection: Connection) -> list[PastCall]:
         owners = {row.owner for row in rows if row.outcome is None}
         dead = self._liveness.dead_among(owners, connection) if owners and self._liveness is not None else set()
@@ -121,6 +151,18 @@ def batch_query(of_session: bool) -> str:
     also = " AND session = ?" if of_session else ""
     order = "queued_at, session, scope, position"
     return f"SELECT {_COLUMNS} FROM every_call WHERE {_OF_BATCH}{also} ORDER BY {order}"
+
+
+def _newest(connection: Connection) -> int:
+    row = connection.execute("SELECT max(rowid) FROM calls").fetchone()
+    return int(row[0]) if row is not None and row[0] is not None else 0
+
+
+def _like(text: str) -> str:
+    """The pattern of texts that have another one in them."""
+    for special in "!%_":
+        text = text.replace(special, f"!{special}")
+    return f"%{text}%"
 
 
 def _order(row: CallRow) -> str:

@@ -16,6 +16,7 @@ from toolwright.stores.contracts.archives import (
     TITLE_KEY,
     Row,
     SessionInfo,
+    SessionName,
     SessionRows,
     SessionWriter,
     Table,
@@ -126,6 +127,23 @@ class SqlArchiveStore:
                 )
                 for session in sorted(found.keys() | calls.keys() | others | turns.keys())
             ]
+
+        return await self._changes.read(work)
+
+    async def find_sessions(self, text: str) -> list[SessionName]:
+        words = text.casefold()
+
+        def work(connection: Connection) -> list[SessionName]:
+            ids = "SELECT session FROM usage UNION SELECT session FROM processes UNION SELECT session FROM turns"
+            found: dict[str, str | None] = {
+                session: None for (session,) in connection.execute(ids) if words in session.casefold()
+            }
+            query = "SELECT session, value FROM key_values WHERE key = ?"
+            for session, value in connection.execute(query, (TITLE_KEY,)):
+                title = jsonx.decode(value)
+                if session in found or (isinstance(title, str) and words in title.casefold()):
+                    found[session] = title if isinstance(title, str) else None
+            return [SessionName(session, found[session]) for session in sorted(found)]
 
         return await self._changes.read(work)
 
