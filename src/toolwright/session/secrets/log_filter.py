@@ -26,6 +26,7 @@ ROOMS = (
     "runtime",
     "schedules",
     "session",
+    "stores",
     "telemetry",
     "tools",
     "turns",
