@@ -22,10 +22,12 @@ from bench.sections import (
     replay,
     runs,
     scaling,
+    steps,
     telemetry,
     turn_peers,
     turns,
     waiting,
+    writers,
 )
 
 Section = Callable[[bool, Mapping[str, Report]], Report]
@@ -39,6 +41,8 @@ SECTIONS: dict[str, Section] = {
     "claims": claims.section,
     "durable": durable.section,
     "durable-peers": durable_peers.section,
+    "steps": steps.section,
+    "writers": writers.section,
     "replay": replay.section,
     "recovery": recovery.section,
     "waiting": waiting.section,

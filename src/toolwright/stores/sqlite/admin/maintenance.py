@@ -76,6 +76,7 @@ async def stats(path: str | Path) -> Stats:
                 )
             ),
             turns=turns,
+            log_bytes=_log_size(place.path),
         )
 
     return await visit_place(path, work)
@@ -204,9 +205,13 @@ async def prune(
 
 
 def _size(path: Path) -> int:
+    return path.resolve().stat().st_size + _log_size(path)
+
+
+def _log_size(path: Path) -> int:
     path = path.resolve()  # The log lies beside the file, and not beside a symbolic link to it.
     beside = path.with_name(f"{path.name}-wal")
-    return path.stat().st_size + (beside.stat().st_size if beside.exists() else 0)
+    return beside.stat().st_size if beside.exists() else 0
 
 
 async def version(path: str | Path) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import queue
 import threading
@@ -22,11 +23,14 @@ import apsw
 
 from toolwright.crash_seams import CommitSeam
 from toolwright.errors import StoreError, ToolwrightError
+from toolwright.log_fields import log_fields
 from toolwright.private_files import make_if_missing, tighten
 from toolwright.stores.sqlite.core.connection import SqliteConnection
 from toolwright.stores.sqlite.core.faults import reason, store_error
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer_queue import WriterQueue
+
+log = logging.getLogger("toolwright.stores")
 
 T = TypeVar("T")
 LONGEST_BURST = 0.025
@@ -39,6 +43,10 @@ PATIENCE = 30.0
 STALL = 1.0
 """Seconds in the queue after which this program tries to write out of order: a program in front of it may be
 stopped."""
+STAY = 0.01
+"""Seconds that a program which writes one transaction after the other stays first in the queue, while others wait."""
+PAUSE = 0.005
+"""The longest time between two such transactions: a program that has nothing to write for so long leaves the queue."""
 CHECKPOINT = 1_000
 """Pages in the log after which they are moved into the file."""
 LARGEST_LOG = 8_000
@@ -80,7 +88,10 @@ class Writer:
         self._place = place
         self._writer_queue = writer_queue
         self._stall = STALL
+        self._first_since: float | None = None
+        self._asked_at = self._written_at = 0.0
         self._log_pages = 0
+        self._warned = False
         self._checkpoint_at = CHECKPOINT
         self._process = os.getpid()
         self._closed = False
@@ -199,7 +210,7 @@ class Writer:
             connection.execute("BEGIN IMMEDIATE")
             return False
         began = time.monotonic()
-        while not self._writer_queue.take(self._stall):
+        while self._first_since is None and not self._writer_queue.take(self._stall):
             if not self._writer_queue.has_moved() and _begin_now(connection):
                 self._stall = STALL / 20  # Nor will the queue move soon.
                 return False
@@ -210,6 +221,8 @@ class Writer:
                     "writers; let fewer programs write to it, or put it on a faster disk"
                 )
         self._stall = STALL
+        if self._first_since is None:
+            self._first_since = time.monotonic()
         try:
             connection.execute("BEGIN IMMEDIATE")
         except BaseException:
@@ -219,12 +232,35 @@ class Writer:
 
     def _leave_queue(self, in_front: bool) -> None:
         if in_front and self._writer_queue is not None:
+            self._first_since = None
             self._writer_queue.give_back()
+
+    def _stay_or_leave(self) -> None:
+        """Stay first in the queue if this program writes one transaction after the other, unless others have waited for
+        long enough: passing the first place to another process takes longer than a transaction."""
+        now = time.monotonic()
+        at_once, self._written_at = self._asked_at - self._written_at <= PAUSE, now
+        if self._writer_queue is None or self._first_since is None:
+            return
+        long = now - self._first_since >= STAY
+        if not at_once or not self._writer_queue.holds_number or (long and self._writer_queue.is_wanted()):
+            self._leave_queue(True)
+
+    def _wait_for_jobs(self) -> None:
+        if self._first_since is not None:
+            try:
+                self._bell.get(timeout=PAUSE)
+            except queue.Empty:
+                self._leave_queue(True)
+            else:
+                return
+        self._bell.get()
 
     def _note_log(self, connection: apsw.Connection, database: str, pages: int) -> int:
         """SQLite reports after a commit how many pages are in the log; then it does not move them itself."""
         if pages < self._log_pages:  # It was restarted.
             self._checkpoint_at = CHECKPOINT
+            self._warned = False
         self._log_pages = pages
         return apsw.SQLITE_OK
 
@@ -242,8 +278,18 @@ class Writer:
                 connection.set_busy_timeout(READERS)
             mode = apsw.SQLITE_CHECKPOINT_RESTART if long else apsw.SQLITE_CHECKPOINT_PASSIVE
             connection.wal_checkpoint(mode=mode)
+        except apsw.BusyError:
+            if long and not self._warned:
+                self._warned = True
+                log.warning(
+                    "The log of the store %r has %d pages and grows: a program has been reading an old state of it for "
+                    "long, such as an export or a database shell; end it, and the log is shortened",
+                    str(self._path),
+                    self._log_pages,
+                    extra=log_fields("store.log_grows", path=str(self._path)),
+                )
         except apsw.Error:
-            pass  # A reader takes long; a fault of the file itself is raised at the next write.
+            pass  # A fault of the file itself is raised at the next write.
         finally:
             if long:
                 connection.set_busy_timeout(BUSY)
@@ -273,13 +319,15 @@ class Writer:
         jobs = self._jobs
         commit = self._commit if self._seam is None else self._seam.around(self._commit)
         while True:
-            self._bell.get()
+            self._wait_for_jobs()
+            self._asked_at = time.monotonic()
             # Read before the jobs: once it is closed no job is added, and all earlier ones are found.
             closed = self._closed
             while jobs:
                 commit([jobs.popleft() for _ in range(len(jobs))])
             if closed:
                 break
+        self._leave_queue(self._first_since is not None)
         self._connection.close()
 
     def _commit(self, jobs: list[_Job]) -> None:
@@ -320,7 +368,8 @@ class Writer:
             self._deliver(jobs, results)
             if self._log_pages >= self._checkpoint_at:
                 self._bound_log()
-            self._leave_queue(in_front)
+            if in_front:
+                self._stay_or_leave()
 
     def _explained(self, error: Exception, waited: float) -> Exception:
         if isinstance(error, ToolwrightError):
