@@ -9,7 +9,7 @@ from tests.support import fail_after
 from toolwright import Runtime, ToolCall, ToolContext, tool
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.journal import CallKey, Intent
-from toolwright.stores.sqlite.core import writer
+from toolwright.stores.sql import job_thread
 from toolwright.stores.sqlite.core.writer import Writer
 from toolwright.stores.sqlite.store import SqliteStore
 
@@ -54,7 +54,7 @@ async def test_a_batch_costs_few_commits(file, open_runtime, name, count, most):
 )
 async def test_steps_of_parallel_calls_share_commits(file, open_runtime, monkeypatch, options, on_crash, most):
     # A machine that stands still for so long would split a commit.
-    monkeypatch.setattr(writer, "LONGEST_BURST", 60.0)
+    monkeypatch.setattr(job_thread, "LONGEST_BURST", 60.0)
 
     async def charge(n: int) -> int:
         return n
