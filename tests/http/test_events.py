@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from tests.http.client import everyone, opened
-from tests.http.live import following, served
+from tests.http.live import served
+from tests.http.sse_client import following
 from tests.support import fail_after
 from toolwright import App, Runtime, ToolCall, tool
 from toolwright.http import create_app, events, sse
@@ -181,7 +182,7 @@ async def test_a_heartbeat_moves_the_place_of_a_client_that_wants_nothing_of_wha
     service = create_app(App(tools=[look]), file, authenticate=everyone())
     async with fail_after(30), httpx.AsyncClient() as http, served(service) as address:
         runtime = await service.open()
-        async with following(http, address, types="nothing") as stream:
+        async with following(http, address, types="session.removed") as stream:
             await runtime.session("s").run_batch(calls("a"))
             last = (await runtime.event_log()).last
             reading = asyncio.ensure_future(stream.next())
@@ -243,7 +244,7 @@ async def test_a_client_that_another_server_told_more_gets_nothing_twice(file, m
         AsyncExitStack() as stack,
     ):
         await other.session("s").kv.set("a", 1)
-        first = await stack.enter_async_context(following(http, address, types="nothing"))
+        first = await stack.enter_async_context(following(http, address, types="session.removed"))
         reading = asyncio.ensure_future(first.next())
         await first.reached(1)
         await other.session("s").run_batch(calls("a", "b"))

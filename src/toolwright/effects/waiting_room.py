@@ -13,7 +13,7 @@ from typing import Any
 
 from toolwright.clock import Clock, Timer
 from toolwright.effects.controller import Opened
-from toolwright.errors import KeyRefused, StoreError
+from toolwright.errors import KeyRefused, StoreError, ToolwrightError
 from toolwright.log_fields import log_fields
 from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.contracts.waits import (
@@ -319,9 +319,11 @@ class WaitingRoom:
             if watcher is not None:
                 watcher.tell(fault)
             else:
+                # The reason that a store gives is enough; anything else is a fault of the code.
                 log.error(
-                    "The resolutions of other processes could not be read",
-                    exc_info=fault,
+                    "The resolutions of other processes could not be read: %s",
+                    fault,
+                    exc_info=None if isinstance(fault, ToolwrightError) else fault,
                     extra=log_fields("waits.not_read"),
                 )
 

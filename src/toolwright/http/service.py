@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Unpack
@@ -29,7 +29,7 @@ from toolwright.http.checks import BodyCheck, read_query
 from toolwright.http.events import feed_of
 from toolwright.http.guard import Guard
 from toolwright.http.idempotency import HEADER, Answered, IdempotencyKey, RememberedRequests, read_key
-from toolwright.http.operations import SESSION, Operation, RequestCounts, ServiceRequest
+from toolwright.http.operations import LONGEST_ID, SESSION, UNBOUNDED, Operation, RequestCounts, ServiceRequest
 from toolwright.http.page import page
 from toolwright.http.problems import Problem, answer_of, not_found, problem_of
 from toolwright.http.routes import OPERATIONS
@@ -185,6 +185,7 @@ class Service:
 
     async def _answer(self, operation: Operation, path: dict[str, str], raw: Request) -> ASGIApp:
         caller = NOBODY
+        _require_short(path)
         if operation.scope is not None:
             caller = raw.scope[CALLER] = await self.authenticate(raw)
             _require_scope(operation, caller, path.get(SESSION))
@@ -254,6 +255,18 @@ def _require_plain(raw: Request) -> None:
             f"The body has the Content-Encoding {coding!r:.100}; send it as it is",
             headers={"Accept-Encoding": "identity"},
         )
+
+
+def _require_short(path: Mapping[str, str]) -> None:
+    """Refuse an id that is too long to be one. The path of a file and the key of a wait have bounds of their own."""
+    for name, value in path.items():
+        if len(value) > LONGEST_ID and name not in UNBOUNDED:
+            raise Problem(
+                400,
+                "bad_path",
+                f"The {name} in the path has {len(value)} characters, and an id has at most {LONGEST_ID}: "
+                f"{value!r:.50}…; use a shorter one",
+            )
 
 
 def _require_scope(operation: Operation, caller: Caller, session: str | None) -> None:
