@@ -366,6 +366,17 @@ class Batch:
         ended = len(self._outcomes) - self._left
         return f"<Batch {self.id!r}: {ended} of {len(self._outcomes)} calls finished>"
 
+    async def launched(self) -> None:
+        """Wait until the journal has the calls, and each is on its way or has its outcome.
+
+        Raises:
+            StoreError: the calls could not be recorded.
+        """
+        if self._launch is not None:
+            await self._launch.done()
+        if self.failed is not None:
+            raise self.failed
+
     async def settled(self) -> None:
         """Wait until every call has its outcome, whatever it is."""
         if self._left:
@@ -534,6 +545,11 @@ class Launch:
             self._lane.take_first_steps()
         else:
             self._launch()
+
+    async def done(self) -> None:
+        """Wait until there is nothing more to be waited for before the launch."""
+        if self._driver is not None:
+            await asyncio.wait({self._driver})
 
     def call_off(self) -> bool:
         """Stop the wait before the launch; False when there is none."""

@@ -25,6 +25,7 @@ from toolwright.http.access.origins import Origins
 from toolwright.http.access.sign_in import CALLER, SignIn
 from toolwright.http.access.tokens import Tokens
 from toolwright.http.answers import JsonAnswer, StreamAnswer
+from toolwright.http.batch_cancels import cancels_of
 from toolwright.http.checks import BodyCheck, read_query
 from toolwright.http.events import feed_of
 from toolwright.http.guard import Guard
@@ -104,6 +105,7 @@ class Service:
         self.ready = False
         if self._runtime is not None:
             feed_of(self._runtime).stop()
+            cancels_of(self._runtime).stop()
 
     async def close(self) -> None:
         """Close the runtime that the service opened; one that it was given stays open."""

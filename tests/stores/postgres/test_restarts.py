@@ -12,6 +12,7 @@ from toolwright import Runtime, ToolCall, tool
 from toolwright.errors import StoreUnavailable
 from toolwright.stores.contracts.sessions import Quota
 from toolwright.stores.postgres import writer as writers
+from toolwright.stores.postgres.connection import PostgresConnection
 from toolwright.stores.postgres.store import PostgresStore
 from toolwright.testing.conformance.cases import call, intent, success
 
@@ -84,19 +85,18 @@ async def test_a_commit_whose_answer_was_lost_is_not_repeated(server, monkeypatc
         connection.execute("INSERT INTO firings (schedule, instant, at, what) VALUES ('s', ?, 0, 'x')", (made,))
         return made
 
-    real = type(store._writer._connection.raw).execute
+    real = PostgresConnection.command
     struck = False
 
-    def lose(self, query, *args, **options):
+    def lose(self, statements):
         nonlocal struck
-        result = real(self, query, *args, **options)
-        if not struck and isinstance(query, str) and query.endswith("COMMIT") and "commits" in query:
+        real(self, statements)
+        if not struck and statements.endswith("COMMIT") and "commits" in statements:
             struck = True
-            self.close()
+            self.raw.close()
             raise psycopg.OperationalError("server closed the connection unexpectedly")
-        return result
 
-    monkeypatch.setattr(type(store._writer._connection.raw), "execute", lose)
+    monkeypatch.setattr(PostgresConnection, "command", lose)
     async with fail_after(60):
         assert await store._writer.do(add) == 1
         rows = await store._writer.read(lambda connection: connection.execute("SELECT instant FROM firings").fetchall())

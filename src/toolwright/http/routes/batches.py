@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from toolwright import jsonx
 from toolwright.calls.batch import Batch
 from toolwright.http.answers import JsonAnswer
+from toolwright.http.batch_cancels import cancels_of
 from toolwright.http.calls_json import CallShown, call_json
 from toolwright.http.checks import BodyCheck, not_json
 from toolwright.http.cursors import Page, PageQuery, page_from, read_cursor
@@ -184,9 +185,17 @@ async def post_batch(request: ServiceRequest[object, BatchQuery]) -> JsonAnswer:
         calls = [call if call.id else replace(call, id=f"{named}-{place}") for place, call in enumerate(calls)]
     session = request.session()
     batch = session.start_batch(calls, scope=scope or "", at_once=True)
+    if not batch.done:
+        cancels_of(request.runtime).watch(batch)
     if request.prefers("respond-async") and not batch.done:
-        return _answer(request, scope or "", posted, calls, batch, await _outcomes(batch), "running")
-    status = "done" if batch.done else await settle(batch, lambda: session.batches, request.patience())
+        status: Literal["done", "waiting", "running"] = "running"
+    else:
+        status = "done" if batch.done else await settle(batch, lambda: session.batches, request.patience())
+    if status == "running":
+        await batch.launched()  # what is acknowledged is in the store
+        status = "done" if batch.done else "running"
+    if status != "done":
+        await cancels_of(request.runtime).ready()
     return _answer(request, scope or "", posted, calls, batch, await _outcomes(batch), status)
 
 
@@ -263,17 +272,20 @@ async def get_batch(request: ServiceRequest[None, WhichBatch]) -> dict[str, Any]
 
 
 async def cancel_batch(request: ServiceRequest[Cancel, WhichBatch]) -> dict[str, Any]:
-    """Stop a batch that runs on this server."""
+    """Stop a batch, on whichever server it runs."""
     calls = await _calls_of(request, request.query)
     key, id = calls[0].key, calls[0].batch
     running = _running(request.runtime.session(key.session).batches, calls[0])
     if not running and any(call.outcome is None and not call.cut_off for call in calls):
-        raise Problem(
-            409,
-            "elsewhere",
-            f"The batch {id!r:.200} runs in another process, and only that one can cancel it; send this to the server "
-            "that the batch was posted to. A turn and a run are cancelled from every server",
-        )
+        asked = await cancels_of(request.runtime).ask(calls, request.body.reason)
+        if asked is None:
+            raise Problem(
+                409,
+                "elsewhere",
+                f"The batch {id!r:.200} runs in another process that does not answer, as one that is no server does "
+                "not; cancel it there, or ask again",
+            )
+        return {"cancelled": asked}
     for one in running:
         one.cancel(request.body.reason)
     return {"cancelled": bool(running)}

@@ -134,7 +134,7 @@ class Writer:
                 end = "COMMIT"
                 if writes:
                     end = f"{self._note_text.format(self._number)}; COMMIT"
-                self._connection.raw.execute(end)
+                self._connection.command(end)
             except Exception as error:
                 self._connection.reset()
                 if isinstance(error, NeedsAlone) and not alone:
@@ -167,17 +167,17 @@ class Writer:
             statement = _READ
             if any(job.settled for job in jobs):
                 # The lock is held until the moment that the transaction sees was chosen.
-                self._connection.raw.execute(f"SELECT pg_advisory_lock({self._key})")
+                self._connection.command(f"SELECT pg_advisory_lock({self._key})")
                 statement += f"; SELECT pg_advisory_unlock({self._key})"
         else:
             statement = f"BEGIN; {self._alone if alone else self._shared}"
             if self._sync == "normal" or not any(job.synced for job in jobs if job.writes):
                 statement += "; SET LOCAL synchronous_commit = off"
-        self._connection.raw.execute(statement)
+        self._connection.command(statement)
 
     def _roll_back(self) -> None:
         with contextlib.suppress(psycopg.Error):
-            self._connection.raw.execute("ROLLBACK")
+            self._connection.command("ROLLBACK")
 
     def _reconnect(self, until: float, cause: psycopg.Error) -> None:
         with contextlib.suppress(psycopg.Error):
