@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import Final
 
-
 from toolwright.app import App
 from toolwright.cli.display.output import echo, instant, print_json_line, set_up_log
 from toolwright.cli.display.time_format import moment
