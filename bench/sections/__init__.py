@@ -24,6 +24,7 @@ from bench.sections import (
     scaling,
     steps,
     telemetry,
+    temporal,
     turn_peers,
     turns,
     waiting,
@@ -56,6 +57,7 @@ SECTIONS: dict[str, Section] = {
     "adapters": adapters.section,
     "mcp-server": mcp_server.section,
     "telemetry": telemetry.section,
+    "temporal": temporal.section,
     "http": http.section,
     "event-streams": event_streams.section,
 }

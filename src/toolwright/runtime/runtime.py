@@ -30,6 +30,7 @@ from toolwright.calls.suspend.approvals import Approval
 from toolwright.calls.suspend.questions import Question
 from toolwright.clock import Clock, SystemClock
 from toolwright.drivers.opening import open_driver
+from toolwright.effects.store_news import StoreNews
 from toolwright.effects.wait_keys import derived_key
 from toolwright.errors import DriverError, ToolwrightError
 from toolwright.event_bus import Subscription
@@ -505,6 +506,11 @@ class Runtime:
         if lifetime.closed or asyncio._get_running_loop() is not lifetime.loop:
             lifetime.require_open()
         return self._parts
+
+
+def news_of(runtime: Runtime) -> StoreNews:
+    """The news of the store of a runtime."""
+    return runtime._parts.storage.news
 
 
 def runtime_of(session: Session) -> Runtime:

@@ -16,8 +16,15 @@ PREPARE_AFTER = 3
 """How often a statement is run before the server keeps its plan."""
 
 
+class NeedsAlone(Exception):
+    """The transaction must be repeated while no other program writes."""
+
+
 class PostgresConnection:
-    """`Connection` of the shared queries over psycopg. It is used by one thread at a time."""
+    """`Connection` of the shared queries over psycopg. It is used by one thread at a time.
+
+    `alone` is True in a transaction in which no other program writes.
+    """
 
     has_bundles: ClassVar[bool] = False
     conflict: ClassVar[type[Exception]] = psycopg.IntegrityError
@@ -26,6 +33,7 @@ class PostgresConnection:
         register(raw)
         raw.prepare_threshold = PREPARE_AFTER
         self.raw = raw
+        self.alone = False
         self._changes = 0
         self._total = 0
         self._depth = 0

@@ -19,9 +19,11 @@ from toolwright.crash_seams import CommitSeam
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.log_fields import log_fields
 from toolwright.private_files import make_if_missing, tighten
+from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.sql.job_thread import Job, JobThread, deliver
 from toolwright.stores.sqlite.core.connection import SqliteConnection
 from toolwright.stores.sqlite.core.faults import reason, store_error
+from toolwright.stores.sqlite.core.news import News
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer_queue import WriterQueue
 
@@ -78,13 +80,16 @@ class Writer:
         self._synced = sync == "full"
         self._connection = self._open(prepare, sync, vfs)
         commit = self._commit if seam is None else seam.around(self._commit)
-        self._jobs = JobThread(str(path), commit, self._close, self._pause, self._rest)
+        self._news = News(place, self._connection, lambda: self.commits)
+        self._jobs = JobThread(str(path), commit, self._connection.close, _Between(self, self._news))
 
-    def do(self, work: Callable[[SqliteConnection], T], *, synced: bool = True) -> asyncio.Future[T]:
+    def do(
+        self, work: Callable[[SqliteConnection], T], *, synced: bool = True, shared: bool = False
+    ) -> asyncio.Future[T]:
         """Run `work` inside the next transaction; its result comes when that is committed.
 
         With `synced=False` the commit is not fsynced: it survives a crash of this process, but a power cut may lose it
-        until the next synced commit.
+        until the next synced commit. One program writes at a time, also where the work could be `shared`.
 
         Raises:
             StoreError: the store could not write; nothing of the transaction is there.
@@ -98,6 +103,26 @@ class Writer:
             StoreError: the store could not be read.
         """
         return self._jobs.ask(Job(work, False))
+
+    async def news(self, after: Cursor | None, patience: float, own: bool) -> Cursor:
+        """Wait for news, as `Store.news` does.
+
+        Raises:
+            StoreError: the store is closed, or is closed meanwhile.
+        """
+        if fault := self._jobs.unusable():
+            raise fault
+        news = self._news.add(after, own)
+        self._jobs.wake()
+        try:
+            done, _ = await asyncio.wait({news}, timeout=None if after is None else patience)
+            return after if after is not None and not done else await news
+        except asyncio.CancelledError:
+            if news.cancelled() and (fault := self._jobs.unusable()):
+                raise fault from None
+            raise
+        finally:
+            news.cancel()
 
     @property
     def queued(self) -> int:
@@ -193,15 +218,13 @@ class Writer:
         if not at_once or not self._writer_queue.holds_number or (long and self._writer_queue.is_wanted()):
             self._leave_queue(True)
 
-    def _pause(self) -> float | None:
-        return None if self._first_since is None else PAUSE
+    def stays(self) -> float | None:
+        """Seconds for which this program stays first in the queue without writing; None where it is not first."""
+        return None if self._first_since is None else max(0.0, self._written_at + PAUSE - time.monotonic())
 
-    def _rest(self) -> None:
+    def leave(self) -> None:
+        """Leave the queue of programs, if this one is still first."""
         self._leave_queue(self._first_since is not None)
-
-    def _close(self) -> None:
-        self._rest()
-        self._connection.close()
 
     def _note_log(self, connection: apsw.Connection, database: str, pages: int) -> int:
         """SQLite reports after a commit how many pages are in the log; then it does not move them itself."""
@@ -313,6 +336,27 @@ class Writer:
             told = StoreError(f"{failed}: {type(error).__name__}: {error}")
         told.__cause__ = error
         return told
+
+
+class _Between:
+    """`Between` of a writer: it tells news, and leaves the queue of programs when there is nothing more to write."""
+
+    def __init__(self, writer: Writer, news: News) -> None:
+        self._writer = writer
+        self._news = news
+
+    def due(self) -> float | None:
+        stays, news = self._writer.stays(), self._news.due()
+        return stays if news is None else news if stays is None else min(stays, news)
+
+    def look(self) -> None:
+        if self._writer.stays() == 0:
+            self._writer.leave()
+        self._news.look()
+
+    def end(self) -> None:
+        self._writer.leave()
+        self._news.end()
 
 
 def _begin_now(connection: SqliteConnection) -> bool:
