@@ -66,7 +66,8 @@ class JournaledEffects:
 
     async def run(self, effect: Effect, function: Callable[[], Awaitable[bytes]], on_crash: StepPolicy) -> bytes:
         self._take(effect)
-        kept = (await self._read()).get(effect.label)
+        past = self._past
+        kept = (await self._read() if past is None else past).get(effect.label)
         if kept is not None:
             require_same_input(effect, kept)
             if kept.done:
@@ -106,7 +107,8 @@ class JournaledEffects:
             raise StoreError(
                 f"The call {self._call.call_id!r} is not owned by this process any more, and cannot be recorded"
             )
-        (await self._read())[effect.label] = kept
+        past = self._past
+        (await self._read() if past is None else past)[effect.label] = kept
         return kept
 
     async def _read(self) -> dict[str, Kept]:
