@@ -84,7 +84,7 @@ $(READY): pyproject.toml
 	@echo 'Installing toolwright and its development tools into $(VENV)'
 	@$(PY) -m pip install -qq --disable-pip-version-check --upgrade 'pip>=25.1'
 	@$(PY) -m pip install -qq --disable-pip-version-check --no-binary claude-agent-sdk \
-	  --editable '.[all,claude-agent,langchain,openai-agents,pydantic-ai]' --group dev
+	  --editable '.[all,claude-agent,langchain,openai-agents,pydantic-ai,temporal]' --group dev
 	@touch $@
 
 # What `make docs` needs and nothing else does.

@@ -13,9 +13,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from hypothesis import settings
@@ -24,6 +24,9 @@ from scripts.promises import PROMISES, promises_in
 from tests.loop_watch import MOST_STALL, LoopWatch, slowness, watch_loop
 from tests.support import fail_after
 from toolwright import Runtime
+
+if TYPE_CHECKING:
+    from tests.postgres_server import PostgresServer
 
 # The same examples every time, so that a run that passed passes again; HYPOTHESIS_PROFILE=search looks for new ones.
 settings.register_profile("steady", derandomize=True, deadline=None)
@@ -114,6 +117,15 @@ OpenRuntime = Callable[..., Coroutine[Any, Any, Runtime]]
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "agent.db"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator["PostgresServer"]:
+    """A PostgreSQL server, which lasts as long as the run of the tests."""
+    from tests.postgres_server import PostgresServer
+
+    with PostgresServer() as server:
+        yield server
 
 
 @pytest.fixture(params=["memory", "file"])

@@ -101,6 +101,8 @@ class App(AppSettings):
             call_log: takes the records; by default the last 100,000 are kept in memory.
             worker: run background runs and schedules of the store here. By default that begins when this runtime first
                 starts one itself; False leaves them to other workers.
+            driver: who brings runs, turns and schedules to workers: "store", where they look for them, or a URL such as
+                "temporal://127.0.0.1:7233/default?queue=agent". All processes on a store use the same.
             master_key: seals secrets, in place of the app's.
         """
         require_known("App.open()", options, OPEN_OPTIONS)

@@ -60,6 +60,7 @@ class OpeningOptions(TypedDict, total=False):
     clock: Clock | None
     call_log: CallLog | None
     worker: bool | None
+    driver: str | None
 
 
 class OpenOptions(OpeningOptions, total=False):
@@ -194,6 +195,7 @@ _OPTIONS: dict[str, tuple[Fits, str]] = {
     "budget": (_or_none(_is(Budget)), "Budget(...)"),
     "context": (_or_none(_is(ContextWindow)), "ContextWindow(...)"),
     "worker": (_or_none(_is(bool)), "True, False or None"),
+    "driver": (_or_none(_is(str)), "'store', or a URL such as 'temporal://127.0.0.1:7233/default?queue=agent'"),
     "lifespan": (
         _or_none(lambda given: _is_lifespan(given)),
         "a function without parameters under @contextlib.asynccontextmanager",

@@ -54,6 +54,14 @@ class StoreLost(StoreError):
     """The file of an open store was deleted, moved, replaced or truncated: it can store nothing more."""
 
 
+class DriverError(ToolwrightError):
+    """A driver, which brings work to workers, is not usable."""
+
+
+class DriverUnavailable(DriverError):
+    """A driver cannot be reached now. Nothing is lost by that: the work is in the store, and is offered again."""
+
+
 class MachineError(ToolwrightError):
     """The machine has no thread, process or memory for a call, which did not run. It is never a tool's outcome.
 

@@ -19,9 +19,11 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "openai": ("openai",),
     "openai-agents": ("agents",),
     "otel": ("opentelemetry",),
+    "postgres": ("psycopg",),
     "pydantic-ai": ("pydantic_ai",),
     "search": ("bm25s",),
     "secrets": ("ahocorasick_rs", "cryptography"),
+    "temporal": ("temporalio",),
     "web": ("httpcore", "httpx", "markdownify"),
     "worker": ("prometheus_client",),
 }

@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from tests.postgres_server import PostgresServer
 from toolwright.effects.memory import MemoryStore
 from toolwright.effects.memory_rows import MemoryDatabase
 from toolwright.stores.contracts.journal import CallKey, Entry, Intent
 from toolwright.stores.contracts.store import Store
+from toolwright.stores.postgres.store import PostgresStore
 from toolwright.stores.sql.sessions.services import SqlServiceStores
 from toolwright.stores.sqlite.services import services_in_memory
 from toolwright.stores.sqlite.store import SqliteStore
@@ -51,6 +54,35 @@ class InBundles(InFile):
 
         store.journal.begin = begin_rerun  # type: ignore[method-assign]
         return store
+
+
+class InPostgres:
+    """`Database` of `PostgresStore`: a schema of its own on the server of the tests."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
+        self._closing = ExitStack()
+        self._schema = self._closing.enter_context(server.schema())
+        self._opened: list[PostgresStore] = []
+
+    @property
+    def url(self) -> str:
+        return f"{self._server.url}?schema={self._schema}"
+
+    async def open(self) -> PostgresStore:
+        store = await PostgresStore.open(
+            self.url, sync="normal", clock=CASE_CLOCK, lease_time=lambda connection: CASE_CLOCK.monotonic()
+        )
+        self._opened.append(store)
+        return store
+
+    async def kill(self, store: Store) -> None:
+        assert isinstance(store, PostgresStore)
+        await asyncio.to_thread(store.life.vanish)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(store.close() for store in self._opened))
+        await asyncio.to_thread(self._closing.close)
 
 
 class ServicesInMemory(MemoryStore):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.databases import BesideCalls, InFile
+from tests.conformance.databases import BesideCalls, InFile, InPostgres
 from tests.support import fail_after
 from toolwright.testing.conformance import (
     BACKGROUND_CASES,
@@ -24,9 +24,17 @@ from toolwright.testing.conformance import (
 )
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def services(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    if request.param == "postgres":
+        return InPostgres(request.getfixturevalue("postgres"))
     return BesideCalls() if request.param == "memory" else InFile(tmp_path)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def whole(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    """A store of calls and services, which several processes share."""
+    return InPostgres(request.getfixturevalue("postgres")) if request.param == "postgres" else InFile(tmp_path)
 
 
 async def check(case: Case, database: Database) -> None:
@@ -72,8 +80,8 @@ async def test_every_store_ends_a_run_once(case, services):
 
 @pytest.mark.promise("EFF-09", "EFF-12", "PROC-04")
 @pytest.mark.parametrize("case", TAKEOVERS, ids=str)
-async def test_a_store_that_keeps_calls_and_runs_hands_both_on(case, tmp_path):
-    await check(case, InFile(tmp_path))
+async def test_a_store_that_keeps_calls_and_runs_hands_both_on(case, whole):
+    await check(case, whole)
 
 
 @pytest.mark.promise("EFF-09", "CRON-02", "CRON-04")

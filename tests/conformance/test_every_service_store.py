@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.databases import BesideCalls, InFile
+from tests.conformance.databases import BesideCalls, InFile, InPostgres
 from tests.support import fail_after
 from toolwright.testing.conformance import (
     ARCHIVES,
@@ -28,9 +28,17 @@ from toolwright.testing.conformance import (
 )
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def services(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    if request.param == "postgres":
+        return InPostgres(request.getfixturevalue("postgres"))
     return BesideCalls() if request.param == "memory" else InFile(tmp_path)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def whole(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    """A store of calls and services, which several processes share."""
+    return InPostgres(request.getfixturevalue("postgres")) if request.param == "postgres" else InFile(tmp_path)
 
 
 async def check(case: Case, database: Database) -> None:
@@ -113,14 +121,14 @@ async def test_two_stores_in_one_directory_share_nothing(case, tmp_path):
 
 @pytest.mark.promise("EFF-09", "HTTP-04")
 @pytest.mark.parametrize("case", REQUEST_OWNERS, ids=str)
-async def test_requests_have_one_owner(case, tmp_path):
-    await check(case, InFile(tmp_path))
+async def test_requests_have_one_owner(case, whole):
+    await check(case, whole)
 
 
 @pytest.mark.promise("EFF-09", "EFF-12", "SES-06")
 @pytest.mark.parametrize("case", SERVICES_AND_CALLS, ids=str)
-async def test_a_store_of_calls_and_services_lets_only_the_owner_of_a_call_change_anything_for_it(case, tmp_path):
-    await check(case, InFile(tmp_path))
+async def test_a_store_of_calls_and_services_lets_only_the_owner_of_a_call_change_anything_for_it(case, whole):
+    await check(case, whole)
 
 
 @pytest.mark.promise("EFF-09")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.databases import InFile
+from tests.conformance.databases import InFile, InPostgres
 from tests.support import fail_after
 from toolwright.errors import StoreError
 from toolwright.stores import SqliteStore
@@ -103,6 +103,20 @@ async def test_a_file_that_is_not_the_sign_of_an_owner_is_left_alone(tmp_path):
     other.write_bytes(b"not empty")
     await SqliteStore(tmp_path / "agent.db").close()
     assert other.read_bytes() == b"not empty"
+
+
+@pytest.mark.promise("EFF-09", "EFF-19", "ENG-01")
+@pytest.mark.parametrize("case", NEIGHBOURS, ids=str)
+async def test_two_stores_in_one_postgres_database_share_nothing(case, postgres):
+    async with fail_after(60):
+        await case.run(InPostgres(postgres), InPostgres(postgres))
+
+
+@pytest.mark.promise("EFF-09", "EFF-12", "ENG-01")
+@pytest.mark.parametrize("seed", range(6))
+async def test_postgres_answers_as_its_model_does(seed, postgres):
+    async with fail_after(120):
+        await play_random_verbs(InPostgres(postgres), seed=seed, steps=300)
 
 
 @pytest.mark.promise("EFF-09", "EFF-12")

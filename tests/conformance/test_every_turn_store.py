@@ -4,9 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.databases import BesideCalls, InFile, TurnsInMemory
+from tests.conformance.databases import BesideCalls, InFile, InPostgres, TurnsInMemory
 from tests.support import fail_after
 from toolwright.testing.conformance import STORED_TURNS, TURN_CASES, TURN_OWNERS, TURNS, Case, Database, InMemory
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    if request.param == "postgres":
+        return InPostgres(request.getfixturevalue("postgres"))
+    databases = {"memory": TurnsInMemory, "sqlite in memory": BesideCalls}
+    return databases[request.param]() if request.param in databases else InFile(tmp_path)
 
 
 async def check(case: Case, database: Database) -> None:
@@ -15,24 +23,24 @@ async def check(case: Case, database: Database) -> None:
 
 
 @pytest.mark.promise("EFF-09", "TURN-03", "TURN-11")
-@pytest.mark.parametrize("store", ["memory", "sqlite in memory", "sqlite"])
+@pytest.mark.parametrize("store", ["memory", "sqlite in memory", "sqlite", "postgres"], indirect=True)
 @pytest.mark.parametrize("case", TURNS, ids=str)
-async def test_every_store_keeps_turns(case, store, tmp_path: Path):
-    databases = {"memory": TurnsInMemory, "sqlite in memory": BesideCalls}
-    await check(case, databases[store]() if store in databases else InFile(tmp_path))
+async def test_every_store_keeps_turns(case, store):
+    await check(case, store)
 
 
 @pytest.mark.promise("EFF-09", "TURN-06", "TURN-07")
-@pytest.mark.parametrize("store", ["sqlite in memory", "sqlite"])
+@pytest.mark.parametrize("store", ["sqlite in memory", "sqlite", "postgres"], indirect=True)
 @pytest.mark.parametrize("case", STORED_TURNS, ids=str)
-async def test_every_database_keeps_the_events_and_the_history_of_turns(case, store, tmp_path: Path):
-    await check(case, InFile(tmp_path) if store == "sqlite" else BesideCalls())
+async def test_every_database_keeps_the_events_and_the_history_of_turns(case, store):
+    await check(case, store)
 
 
 @pytest.mark.promise("EFF-09", "EFF-12", "TURN-03")
+@pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
 @pytest.mark.parametrize("case", TURN_OWNERS, ids=str)
-async def test_a_store_of_several_processes_gives_each_turn_one_owner(case, tmp_path: Path):
-    await check(case, InFile(tmp_path))
+async def test_a_store_of_several_processes_gives_each_turn_one_owner(case, store):
+    await check(case, store)
 
 
 @pytest.mark.promise("EFF-09")

@@ -4,13 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.databases import InBundles, InFile
+from tests.conformance.databases import InBundles, InFile, InPostgres
 from tests.support import fail_after
 from toolwright.testing.conformance import EVENT_LOG, HISTORY, WHOLE_STORE_CASES, Case, Database
 
 
-@pytest.fixture(params=["sqlite", "sqlite with bundles"])
+@pytest.fixture(params=["sqlite", "sqlite with bundles", "postgres"])
 def whole(request: pytest.FixtureRequest, tmp_path: Path, bundled: InBundles) -> Database:
+    if request.param == "postgres":
+        return InPostgres(request.getfixturevalue("postgres"))
     return InFile(tmp_path) if request.param == "sqlite" else bundled
 
 

@@ -138,7 +138,7 @@ async def test_a_package_offers_its_scheme_by_an_entry_point():
 async def test_an_entry_point_that_cannot_be_loaded_is_named():
     with pytest.raises(StoreError, match=r"The scheme 'moth' of 'shelf_package:nothing' cannot be loaded"):
         await open_store("moth://one")
-    with pytest.raises(StoreError, match=r"known: moth, rack, sqlite"):
+    with pytest.raises(StoreError, match=r"known: moth, postgresql, rack, sqlite"):
         await open_store("ant://one")
 
 

@@ -4,14 +4,18 @@ Handles, clients and triggers are made of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import copy_context
 from functools import cached_property
 
 from toolwright.background.change_watch import ChangeWatch
-from toolwright.background.worker import Chore, Worker
+from toolwright.background.desk import Duty, RuntimeDesk
+from toolwright.background.feeding import Feeder
+from toolwright.background.worker import Worker
 from toolwright.calls.active_call import CURRENT
 from toolwright.calls.suspend.context_services import origin_of
+from toolwright.drivers.contract import Driver, WorkKind
+from toolwright.effects.wait_keys import derived_key
 from toolwright.session.open_sessions import OpenSessions
 from toolwright.session.parts import SharedParts
 from toolwright.stores.contracts.journal import CallKey
@@ -23,18 +27,39 @@ class Background:
     """The store of background runs, and the worker that runs them here, if this runtime has one.
 
     `worker` is True for a worker from the beginning, False for none, and None for one that begins when this runtime
-    first starts a run or a schedule. `chores` are the worker's duties beside its runs.
+    first starts a run or a schedule. `duties` is its work beside runs. `driver` brings work to it, and `cancel_run`
+    cancels a run by its id.
     """
 
     def __init__(
-        self, shared: SharedParts, sessions: OpenSessions, *, worker: bool | None, chores: Sequence[Chore] = ()
+        self,
+        shared: SharedParts,
+        sessions: OpenSessions,
+        *,
+        worker: bool | None,
+        duties: Sequence[Duty],
+        driver: Driver,
+        cancel_run: Callable[[str, str], Awaitable[object]],
     ) -> None:
         self.shared = shared
         self.sessions = sessions
         self.worker: Worker | None = None
+        self.driver = driver
         self._wanted = worker
-        self._chores = chores
+        self._duties = duties
         self._drained = False
+        desk = RuntimeDesk(
+            lambda: derived_key(shared.effects.waits.secret, "driver").hex()[:16],
+            lambda: self.store,
+            sessions,
+            duties,
+            lambda: self.worker,
+            cancel_run,
+            lambda: self.poke(begin=False),
+            shared.policy.background_per_worker,
+        )
+        driver.open(desk)
+        self._feeder = None if driver.claims else Feeder(desk, driver, shared.clock)
 
     @cached_property
     def store(self) -> RunStore:
@@ -72,6 +97,18 @@ class Background:
             self._begin_worker()
         if self.worker is not None:
             self.worker.poke()
+        if self._feeder is not None:
+            self._feeder.poke()
+
+    def told_cancelled(self, kind: WorkKind, id: str, reason: str) -> None:
+        """Tell the driver that some work is to be cancelled."""
+        if self._feeder is not None:
+            self._feeder.cancelled(kind, id, reason)
+
+    def told_woken(self, kind: WorkKind, id: str) -> None:
+        """Tell the driver that some work continues, which had waited."""
+        if self._feeder is not None:
+            self._feeder.woken(kind, id)
 
     def note_turn(self, action: TurnAction, turn: str, session: str) -> None:
         """Tell the worker of this runtime about a turn that it took."""
@@ -92,6 +129,8 @@ class Background:
     async def close(self) -> None:
         """Stop working, and wake the tasks that still wait for a run here."""
         await self.drain()
+        if self._feeder is not None:
+            await self._feeder.close()
         if "watch" in self.__dict__:
             self.watch.close()
 
@@ -100,4 +139,8 @@ class Background:
             # Not inside the call that first started a run: the worker's runs are not part of that call.
             context = copy_context()
             context.run(CURRENT.set, None)
-            self.worker = context.run(Worker, self.store, self.shared, self.sessions, self.watch, self._chores)
+            chores = [duty.take for duty in self._duties]
+            self.worker = context.run(Worker, self.store, self.shared, self.sessions, self.watch, chores, self.driver)
+            context.run(self.driver.serve)
+            if self._feeder is not None:
+                context.run(self._feeder.sweep)

@@ -161,6 +161,8 @@ class Run:
                 redactor = await background.sessions.redactor(run.session) if run.options.tracked else None
                 await end(self._store, shared.quotas, run, outcome, shared.clock.now(), redactor=redactor)
         background.poke(begin=False)
+        for run in left:
+            background.told_cancelled("run", run.id, said)
         background.watch.ring([run.id for run in left])
         await self.refresh()
         return any(run.id == self.id for run in left)

@@ -12,13 +12,14 @@ from typing import Any, Literal, get_args
 from toolwright.background.change_watch import ChangeWatch
 from toolwright.background.claimed_run import ClaimedRun
 from toolwright.background.run_reports import ReportWriter
+from toolwright.drivers.contract import Driver, HandedBack, WorkResult
 from toolwright.errors import StoreError, StoreLost
 from toolwright.ids import uuid7
 from toolwright.log_fields import log_fields
 from toolwright.session.open_sessions import OpenSessions
 from toolwright.session.parts import SharedParts
 from toolwright.stores.contracts.background_run import BackgroundRun, Status
-from toolwright.stores.contracts.run_store import Report, RunStore
+from toolwright.stores.contracts.run_store import Claimed, Report, RunStore
 from toolwright.tools.turn_protocols import TurnAction
 
 log = logging.getLogger("toolwright.background")
@@ -29,6 +30,8 @@ RENEW = 10.0
 """Seconds between two renewals."""
 LOOK = 0.5
 """Seconds between two looks for something to do."""
+WATCH = 1.0
+"""Seconds between two looks at a run that was brought here and that another worker has."""
 
 Chore = Callable[[float], Awaitable[bool]]
 """Something else that a worker does each time it looks, at an instant; True when there may be more to do at once."""
@@ -85,7 +88,10 @@ class WorkerCounts:
 
 
 class Worker:
-    """Runs background runs of one store, up to the policy's number at once, until it is closed."""
+    """Runs background runs of one store, up to the policy's number at once, until it is closed.
+
+    Its driver decides what it begins with, and when: it lets it `take` what is there, or brings it a run to `work` on.
+    """
 
     def __init__(
         self,
@@ -93,7 +99,8 @@ class Worker:
         shared: SharedParts,
         sessions: OpenSessions,
         watch: ChangeWatch,
-        chores: Sequence[Chore] = (),
+        chores: Sequence[Chore],
+        driver: Driver,
     ) -> None:
         self.name = f"worker_{uuid7()}"
         self.capacity = shared.policy.background_per_worker
@@ -105,6 +112,12 @@ class Worker:
         self._clock = shared.clock
         self._watch = watch
         self._chores = chores
+        self._driver = driver
+        self._known = asyncio.Event()
+        """Set when the store knows of it: before that it may claim nothing."""
+        self._claiming = 0
+        # A renewal hands back what the worker does not hold: it must not come between a claim and its answer.
+        self._leases = asyncio.Lock()
         self._alive: dict[str, ClaimedRun] = {}
         self._held: dict[str, ClaimedRun] = {}
         self._faulty: list[ClaimedRun] = []
@@ -140,6 +153,8 @@ class Worker:
         Closed again, it waits for the same end, which a smaller bound brings nearer.
         """
         self._stopping = True
+        self._driver.stop()
+        self._known.set()
         self._until = min(self._until, self._clock.monotonic() + bound)
         self._wake.set()
         self._fewer.set()
@@ -149,13 +164,16 @@ class Worker:
 
     async def _close(self) -> None:
         # Its loop renews the leases until the last of its runs has ended or is handed back.
-        while self._held and (left := self._until - self._clock.monotonic()) > 0:
+        while (self._held or self._claiming) and (left := self._until - self._clock.monotonic()) > 0:
             self._fewer.clear()
             await self._pause(left, self._fewer)
         self._ended = True
         self._wake.set()
         # Not cancelled: a run that is just being claimed would have no worker until the lease ends.
         await self._loop
+        while self._claiming:
+            self._fewer.clear()
+            await self._fewer.wait()
         held = list(self._held.values())
         for running in held:
             running.release()
@@ -183,10 +201,39 @@ class Worker:
                 return
             await self._try(self._hold_on())
             if not self._stopping:
-                for chore in self._chores:
-                    await self._try(self._do(chore))
-                await self._try(self._claim())
+                await self._try(self._driver.look())
             await self._pause(LOOK, self._wake)
+
+    async def take(self) -> None:
+        """Do what is to be done in the store, and claim the runs that there is room for."""
+        for chore in self._chores:
+            await self._try(self._do(chore))
+        await self._try(self._claim())
+
+    async def work(self, id: str) -> WorkResult:
+        """Claim a run that was brought here, and work on it until it has ended. While another worker has it, watch it.
+
+        Cancelling this does not stop the run.
+
+        Raises:
+            HandedBack: it is to be brought to another worker.
+            StoreError: the store cannot be used now.
+        """
+        while True:
+            run = await self._store.find(id)
+            if run is None or run.over:
+                return WorkResult(state="ended", status="removed" if run is None else run.status)
+            running = self._held.get(id)
+            if running is None and not self._stopping:
+                running = await self._claim_one(run)
+            if running is not None:
+                await running.ended()
+                if running.released or running.faulty:
+                    raise HandedBack(f"The run {id!r} was handed back by {self.name}")
+            elif self._stopping:
+                raise HandedBack(f"{self.name} stops, and takes no more runs")
+            else:
+                await self._clock.sleep(WATCH)
 
     async def _try(self, work: Awaitable[None]) -> None:
         """Do one of its duties. An error must cost neither the other duties nor the held runs."""
@@ -218,11 +265,13 @@ class Worker:
         """Renew the leases when it is time, and stop runs that are to be cancelled or that this worker lost."""
         now = self._clock.monotonic()
         if now - self._renewed >= RENEW:
-            held = list(self._held.values())
-            at = self._clock.now()
-            holds, faulty = [running.hold for running in held], len(self._faulty)
-            found = await self._store.renew(self.name, holds, at, LEASE, self.capacity)
+            async with self._leases:
+                held = list(self._held.values())
+                at = self._clock.now()
+                holds, faulty = [running.hold for running in held], len(self._faulty)
+                found = await self._store.renew(self.name, holds, at, LEASE, self.capacity)
             self._renewed = now
+            self._known.set()
             lost = set(found.lost)
             for running in held:
                 if running.id in lost:
@@ -246,21 +295,53 @@ class Worker:
             running.cancel(reason)
 
     async def _claim(self) -> None:
-        free = self.capacity - len(self._held)
+        free = self.capacity - len(self._held) - self._claiming
         tools = self._sessions.tool_names()
         if free <= 0 or not await self._store.work_waits(self.name, tools, LEASE):
             return
         for claimed in await self._store.claim(self.name, tools, self._clock.now(), LEASE, free):
-            if claimed.run.id in self._alive:
-                await self._stop(claimed.run.id)
-            self.counts.note("started", claimed.run)
-            if claimed.before is not None:
-                self.counts.note("taken_over", claimed.run)
-            running = self._held[claimed.run.id] = ClaimedRun(
-                claimed, self._store, self._shared, self._sessions, self._reports
-            )
-            self._alive[claimed.run.id] = running
-            running.task.add_done_callback(partial(self._over, running))
+            await self._begin(claimed)
+
+    async def _claim_one(self, run: BackgroundRun) -> ClaimedRun | None:
+        """Claim a certain run; None when there is no room for it, or another worker has it.
+
+        Raises:
+            HandedBack: its tool is not here.
+        """
+        tools = self._sessions.tool_names()
+        if run.tool not in tools:
+            raise HandedBack(f"The run {run.id!r} needs the tool {run.tool!r}, which {self.name} does not have")
+        if self.capacity - len(self._held) - self._claiming <= 0:
+            return None
+        self._claiming += 1
+        # A task of its own: a run that is claimed is begun, also when whoever brought it is cancelled meanwhile.
+        claiming = asyncio.ensure_future(self._claim_now(run.id, tools))
+        return await asyncio.shield(claiming)
+
+    async def _claim_now(self, id: str, tools: Sequence[str]) -> ClaimedRun | None:
+        try:
+            await self._known.wait()
+            if self._stopping:
+                return None
+            async with self._leases:
+                found = await self._store.claim(self.name, tools, self._clock.now(), LEASE, 1, [id])
+                return await self._begin(found[0]) if found else None
+        finally:
+            self._claiming -= 1
+            self._fewer.set()
+
+    async def _begin(self, claimed: Claimed) -> ClaimedRun:
+        if claimed.run.id in self._alive:
+            await self._stop(claimed.run.id)
+        self.counts.note("started", claimed.run)
+        if claimed.before is not None:
+            self.counts.note("taken_over", claimed.run)
+        running = self._held[claimed.run.id] = ClaimedRun(
+            claimed, self._store, self._shared, self._sessions, self._reports
+        )
+        self._alive[claimed.run.id] = running
+        running.task.add_done_callback(partial(self._over, running))
+        return running
 
     async def _stop(self, id: str) -> None:
         """Stop lost runs. The worker may claim a lost run again; but its old work would share the call."""

@@ -29,8 +29,9 @@ from toolwright.calls.policy import Policy
 from toolwright.calls.suspend.approvals import Approval
 from toolwright.calls.suspend.questions import Question
 from toolwright.clock import Clock, SystemClock
+from toolwright.drivers.opening import open_driver
 from toolwright.effects.wait_keys import derived_key
-from toolwright.errors import ToolwrightError
+from toolwright.errors import DriverError, ToolwrightError
 from toolwright.event_bus import Subscription
 from toolwright.event_file import EventFile
 from toolwright.runtime.call_history import MemoryCallHistory
@@ -53,6 +54,7 @@ from toolwright.stores.contracts.call_history import CallHistory
 from toolwright.stores.contracts.event_log import EventPage
 from toolwright.stores.contracts.store import BackgroundStores, Store
 from toolwright.stores.contracts.tokens import TokenStore
+from toolwright.stores.opening import MEMORY
 from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import HoldsConnections
@@ -554,6 +556,12 @@ def open_app(app: AppSettings, store: str | Path | Store, options: OpenOptions) 
 
     async def open_runtime() -> Runtime:
         clock: Clock = options.get("clock") or SystemClock()
+        driver = open_driver(options.get("driver"), clock)
+        if not driver.claims and str(store) == MEMORY:
+            raise DriverError(
+                "A driver brings work to the workers of a store that they share, and this runtime is in memory; "
+                "give it a file or the URL of a store"
+            )
         lifespan = None if app.lifespan is None else LifespanTask(app.lifespan)
         try:
             deps = NO_LIFESPAN if lifespan is None else await lifespan.enter()
@@ -563,7 +571,7 @@ def open_app(app: AppSettings, store: str | Path | Store, options: OpenOptions) 
             if lifespan is not None:
                 await _close_after(error, lifespan.exit)
             raise
-        runtime = Runtime(wire(app, arranged, options, storage, clock, lifespan, deps))
+        runtime = Runtime(wire(app, arranged, options, storage, clock, lifespan, deps, driver))
         try:
             await _start(runtime, runtime._parts, options)
         except BaseException as error:
@@ -617,6 +625,7 @@ async def _stop(parts: Parts) -> None:
     parts.late_recovery.close()
     await parts.background.close()
     await parts.turns.close()
+    await parts.background.driver.close()
     if parts.storage.journal is not None:
         parts.storage.journal.close()
     sessions = parts.sessions.all()

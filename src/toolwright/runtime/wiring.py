@@ -14,6 +14,8 @@ from functools import partial
 from toolwright.app_options import AppSettings, OpenOptions
 from toolwright.background.background import Background
 from toolwright.background.checks import limits_of
+from toolwright.background.desk import Duty
+from toolwright.background.handle import find_run
 from toolwright.background.spawn import Runs
 from toolwright.background.triggers import Triggers
 from toolwright.calls.policy import Policy
@@ -22,6 +24,7 @@ from toolwright.calls.pools.thread_pool import ThreadPool
 from toolwright.calls.record import MemoryCallLog
 from toolwright.calls.schedule.admission import Limit
 from toolwright.clock import Clock, Deadlines
+from toolwright.drivers.contract import Driver
 from toolwright.event_file import EventFile
 from toolwright.runtime.agents import Agents
 from toolwright.runtime.capabilities import Arranged, LateCapabilities
@@ -78,6 +81,7 @@ def wire(
     clock: Clock,
     lifespan: LifespanTask | None,
     deps: object,
+    driver: Driver,
 ) -> Parts:
     """Make the parts of a runtime, each with the parts that it uses."""
     policy, quotas, call_log = app.policy or Policy(), app.quotas or Quotas(), options.get("call_log")
@@ -143,9 +147,17 @@ def wire(
         poke_worker=lambda begin: background.poke(begin),
         has_worker=lambda: background.worker is not None,
         note=lambda action, turn, session: background.note_turn(action, turn, session),
+        are_brought=not driver.claims,
+        told_woken=lambda turn: background.told_woken("turn", turn),
+        told_cancelled=lambda turn, reason: background.told_cancelled("turn", turn, reason),
     )
     background = Background(
-        shared, sessions, worker=options.get("worker"), chores=[scheduler.fire_due, turns.take_free]
+        shared,
+        sessions,
+        worker=options.get("worker"),
+        duties=_duties(scheduler, turns, clock),
+        driver=driver,
+        cancel_run=lambda id, reason: _cancel_run(background, id, reason),
     )
     return Parts(
         app=app,
@@ -168,6 +180,28 @@ def wire(
             else MemoryEventLog(lambda: shared.events.subscribe(None, MOST), storage.memory.event_log)
         ),
     )
+
+
+def _duties(scheduler: Scheduler, turns: Turns, clock: Clock) -> list[Duty]:
+    """The work of a worker beside background runs, in the order in which it is looked for."""
+
+    async def cancel_turn(id: str, reason: str) -> None:
+        await (await turns.get(id)).cancel(reason)
+
+    return [
+        Duty(
+            kind="schedule",
+            take=scheduler.fire_due,
+            waiting=scheduler.waiting,
+            work=lambda id: scheduler.work(id, clock),
+            cancel=lambda id, reason: scheduler.cancel(id),
+        ),
+        Duty(kind="turn", take=turns.take_free, waiting=turns.waiting, work=turns.bring, cancel=cancel_turn),
+    ]
+
+
+async def _cancel_run(background: Background, id: str, reason: str) -> None:
+    await (await find_run(background, id)).cancel(reason)
 
 
 def _model(given: str | ModelClient | None) -> ModelClient | None:

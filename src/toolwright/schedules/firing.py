@@ -8,7 +8,8 @@ from collections.abc import Callable
 from functools import cached_property
 
 from toolwright import jsonx
-from toolwright.clock import rfc3339
+from toolwright.clock import Clock, rfc3339
+from toolwright.drivers.contract import HandedBack, Work, WorkResult
 from toolwright.errors import ScheduleError
 from toolwright.log_fields import log_fields
 from toolwright.schedules.misfires import Due, due_now
@@ -49,6 +50,42 @@ class Scheduler:
             # Schedules that cannot be fired here stay due, and must not block the others.
             after = due[-1].next_at or 0.0, due[-1].id
         return True
+
+    async def waiting(self) -> list[Work]:
+        """The active schedules, each with its next instant."""
+        found = await self._store.list(None, active=True)
+        return [
+            Work(
+                kind="schedule",
+                id=schedule.id,
+                session=schedule.session,
+                tool=schedule.tool,
+                title=schedule.title,
+                not_before=schedule.next_at,
+            )
+            for schedule in found
+            if schedule.state == "active" and schedule.next_at is not None
+        ]
+
+    async def work(self, id: str, clock: Clock) -> WorkResult:
+        """Fire one schedule, if it is due; it waits for its next instant then. A paused one is brought again when it is
+        resumed.
+
+        Raises:
+            HandedBack: this process cannot fire it.
+        """
+        while True:
+            schedule = await self._store.find(id)
+            if schedule is None or schedule.state != "active" or schedule.next_at is None:
+                return WorkResult(state="ended", status="removed" if schedule is None else schedule.state)
+            if schedule.next_at > clock.now():
+                return WorkResult(state="waiting", again_at=schedule.next_at)
+            if not await self._fire(schedule, clock.now()):
+                raise HandedBack(f"The schedule {id!r} cannot be fired by this worker; its log says why")
+
+    async def cancel(self, id: str) -> None:
+        """Fire a schedule no more."""
+        await self._store.change(id, ("active", "paused"), "cancelled", None, None)
 
     async def _fire(self, schedule: Schedule, now: float) -> bool:
         """Fire one schedule, unless another worker was first; False when this process cannot."""

@@ -149,6 +149,7 @@ class ScheduleHandle:
         mark = self._marker.mark("schedules.cancel", self.id)
         done = await self._store.change(self.id, ("active", "paused"), "cancelled", None, mark)
         await self.refresh()
+        self._background.told_cancelled("schedule", self.id, "the schedule was cancelled")
         return done
 
     async def history(self, limit: int = 100) -> list[Fired]:

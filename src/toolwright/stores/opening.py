@@ -1,7 +1,7 @@
 """Opening stores by their URL. Owns the registry of schemes; each scheme knows how its stores are opened.
 
-A location is a path, or a URL such as `sqlite:///agent.db`. Another scheme comes from another package: by
-`register_scheme`, or by an entry point of the group `toolwright.stores` whose name is the scheme.
+A location is a path, or a URL such as `sqlite:///agent.db` or `postgresql://host/database`. Another scheme comes from
+another package: by `register_scheme`, or by an entry point of the group `toolwright.stores` whose name is the scheme.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from toolwright.clock import Clock
 from toolwright.errors import StoreError
+from toolwright.extras import require_extra
 from toolwright.stores.contracts.scheme import SCHEME_NAME, StoreOptions, StoreScheme, is_url
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 GROUP = "toolwright.stores"
 """The group of entry points, in which a package names the schemes that it offers."""
+POSTGRES = ("postgresql", "postgres")
+"""The schemes of the stores in PostgreSQL."""
 MEMORY = ":memory:"
 """The location of a runtime that holds everything in memory: there is no store then."""
 
@@ -87,7 +90,7 @@ def _find(location: object) -> tuple[StoreScheme, str]:
     name = text.partition("://")[0].lower() if is_url(text) else "sqlite"
     scheme = schemes.get(name) or _load(name)
     if scheme is None:
-        known = sorted({"sqlite", *schemes, *(each.name for each in _offered())})
+        known = sorted({"postgresql", "sqlite", *schemes, *(each.name for each in _offered())})
         raise StoreError(
             f"The store {_without_password(text)!r} has the scheme {name!r}, which is not known "
             f"(known: {', '.join(known)}); use a path, or sqlite:///path, or install the package that offers it"
@@ -100,6 +103,12 @@ def _load(name: str) -> StoreScheme | None:
         from toolwright.stores.sqlite.scheme import SqliteScheme
 
         register_scheme(name, SqliteScheme())
+        return schemes[name]
+    if name in POSTGRES:
+        require_extra("postgres", f"A store at {name}://…")
+        from toolwright.stores.postgres.scheme import PostgresScheme
+
+        register_scheme(name, PostgresScheme())
         return schemes[name]
     for each in _offered():
         if each.name.lower() == name:

@@ -24,6 +24,7 @@ from toolwright.argument_checks import require_seconds, require_text
 from toolwright.calls.active_call import CURRENT, ActiveCall
 from toolwright.calls.suspend.approvals import Asked
 from toolwright.calls.suspend.steps import outside, recording
+from toolwright.drivers.contract import HandedBack, Work, WorkResult
 from toolwright.effects.waiting_room import Watcher
 from toolwright.errors import RuntimeClosed, StoreError, ToolwrightError, TurnError
 from toolwright.ids import uuid7
@@ -63,6 +64,10 @@ WRITE_EVERY = 0.1
 """Seconds between two writes of events while a model streams its answer."""
 MOST_LOGS = 1_000
 """How many logs of turns that have ended are remembered, where no store has them."""
+WATCH = 1.0
+"""Seconds between two looks at a turn that was brought here."""
+MOST_BROUGHT = 1_000
+"""How many sessions are looked at for turns that no process has."""
 LONGEST_MESSAGE = 4 * 1024 * 1024
 """Characters of a message."""
 
@@ -151,6 +156,8 @@ class SessionTurns:
         """The turn that waits for something outside."""
         self.only_ends = False
         """True when they are here only because one of them is to be cancelled: no other turn is claimed after it."""
+        self.brought = 0
+        """How many turns the worker of this runtime may claim here, because its driver brought them."""
         self.on_worker = False
         """True when the worker of this runtime took them: it has a place again when they have ended."""
         self._elsewhere = False
@@ -271,6 +278,7 @@ class SessionTurns:
                     if record is None and not self._may_claim():
                         return
                     record = record or await turns.store.claim(self._core.id, turns.clock.now(), turns.message_quota)
+                    self.brought = 0
                     if record is None:
                         if not self._local:
                             return
@@ -326,7 +334,7 @@ class SessionTurns:
 
     def _may_claim(self) -> bool:
         """True when there may be a turn to claim: one that was queued here, or one that the worker here may take."""
-        return bool(self._local) or (self._turns.takes_background and not self.only_ends)
+        return bool(self._local or self.brought) or (self._turns.takes_background and not self.only_ends)
 
     def _wait_elsewhere(self, waits: bool) -> None:
         """Its first turn is worked on by another process, or no longer."""
@@ -369,6 +377,8 @@ class SessionTurns:
             local.outcome = None
             self._begin(None)
             local.tell()
+            if self.on_worker:
+                self._turns.told_woken(local.id)
 
     async def _look_at_ended(self) -> None:
         """Take the ends of turns that another process worked on, or cancelled."""
@@ -465,6 +475,9 @@ class Turns:
         poke_worker: Callable[[bool], None],
         has_worker: Callable[[], bool],
         note: Callable[[TurnAction, str, str], None],
+        are_brought: bool = False,
+        told_woken: Callable[[str], None] = lambda turn: None,
+        told_cancelled: Callable[[str, str], None] = lambda turn, reason: None,
     ) -> None:
         self.clock = shared.clock
         self.shared = shared
@@ -475,6 +488,12 @@ class Turns:
         self._has_worker = has_worker
         self.note = note
         """Tells the worker of this runtime about a turn that it took: an action, the turn and its session."""
+        self._are_brought = are_brought
+        """True when a driver brings turns to the worker, one by one, and it takes none by itself."""
+        self.told_woken = told_woken
+        """Tells the driver that a turn continues which had waited."""
+        self.told_cancelled = told_cancelled
+        """Tells the driver that a turn is to be cancelled, and why."""
         self._draining = False
         self._closing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.followed: builtins.list[TurnLog] = []
@@ -874,6 +893,8 @@ class Turns:
         if cancelled is not None:
             active.stop_first(left.turn, cancelled)
         active.work()
+        if left.on_worker:
+            self.told_woken(left.turn)
 
     def active(self, session: str) -> SessionTurns | None:
         """The turns of a session that this process has."""
@@ -920,6 +941,51 @@ class Turns:
             active.work()
         return bool(taken)
 
+    # --- for a driver that brings turns
+
+    async def waiting(self) -> builtins.list[Work]:
+        """The turns that no living process has, of each session the first."""
+        if self.shared.model is None:
+            return []
+        found = []
+        for session in await self.store.ready(anywhere=True, limit=MOST_BROUGHT):
+            unfinished = await self.store.list(session, active=True, limit=1_000_000)
+            if unfinished:
+                # It may have waited before, or been brought while another was the first: so it is always to be woken.
+                found.append(Work(kind="turn", id=unfinished[-1].id, session=session, begun=True))
+        return found
+
+    async def bring(self, id: str) -> WorkResult:
+        """Work on a turn until it has ended or waits. While another process has it, watch it.
+
+        Cancelling this does not stop the turn.
+
+        Raises:
+            HandedBack: it is to be brought to another worker.
+        """
+        while True:
+            record = await self.store.find(id)
+            if record is None or record.state in ENDED:
+                return WorkResult(state="ended", status="removed" if record is None else record.state)
+            active = self._active.get(record.session)
+            if active is not None and active.busy:
+                await self._first_of(WATCH, active.changed())
+                continue
+            if record.session in self._left or (active is not None and active.parked is not None):
+                return WorkResult(state="waiting")
+            if self._draining or self.shared.lifetime.closed:
+                raise HandedBack("The worker stops, and takes no more turns")
+            if self._not_here.pop(record.session, None) is not None:
+                raise HandedBack(f"The turn {id!r} cannot continue on this worker; its log says why")
+            if record.session not in await self.store.ready(anywhere=True, limit=1_000_000):
+                if record.state == "waiting":
+                    return WorkResult(state="waiting")  # at a living process, which continues it
+                await self._first_of(WATCH)
+                continue
+            active = self._of(self.sessions().core(record.session))
+            active.on_worker, active.brought = True, 1
+            active.work()
+
     async def end_abandoned(self, record: TurnRecord) -> None:
         """End a turn that is to be cancelled, if no process works on it."""
         session, claimed = record.session, None
@@ -950,7 +1016,7 @@ class Turns:
     @property
     def takes_background(self) -> bool:
         """True when turns that were left to any worker are to be taken here."""
-        return not self._draining and (not self.shared.durable or self._has_worker())
+        return not self._draining and not self._are_brought and (not self.shared.durable or self._has_worker())
 
     def worker_has_place(self) -> None:
         """Turns that the worker took have ended, or wait: it may take others now."""
@@ -1239,6 +1305,7 @@ class Turn:
             return False
         outcome = TurnOutcome(turn_id=self.id, session=self.session_id, status="cancelled", reason=reason)
         record = await turns.store.cancel(self.id, reason, turns.clock.now(), jsonx.encode(outcome))
+        turns.told_cancelled(self.id, reason)
         if record is None:
             return stopped is True  # it may have ended by that before the store had the request
         active = turns.active(self.session_id)

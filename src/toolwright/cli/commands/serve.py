@@ -65,6 +65,7 @@ def serve(
         float,
         typer.Option(metavar="SECONDS", min=0, help="How long requests and runs may continue after a stop signal."),
     ] = 30.0,
+    driver: options.Driver = None,
     timeout: options.Timeout = None,
     read_only: options.ReadOnly = False,
     approve: options.Approve = None,
@@ -91,7 +92,9 @@ def serve(
         hosts = [*(allowed_host or []), *([] if host in ("0.0.0.0", "::") else [_in_url(host)])]
         with stdout_kept_clean():
             asyncio.run(
-                to_the_end(_serve(used, store, host, port, hosts, allowed_origin or [], proxy, worker, grace, say))
+                to_the_end(
+                    _serve(used, store, host, port, hosts, allowed_origin or [], proxy, worker, driver, grace, say)
+                )
             )
 
 
@@ -104,6 +107,7 @@ async def _serve(
     origins: list[str],
     proxy: bool,
     worker: bool,
+    driver: str | None,
     grace: float,
     say: ServiceLog,
 ) -> None:
@@ -112,7 +116,7 @@ async def _serve(
 
     # In memory nobody else can have left work: its worker begins with the first run.
     background = False if not worker else None if store == MEMORY else True
-    service = create_app(app, store, hosts=hosts, origins=origins, worker=background)
+    service = create_app(app, store, hosts=hosts, origins=origins, worker=background, driver=driver)
 
     async def started(url: str) -> None:
         where = "in memory" if store == MEMORY else f"from {store}"

@@ -71,6 +71,7 @@ def worker(
     health_host: Annotated[
         str, typer.Option(metavar="HOST", help="The address for --health-port; only this machine, unless it says so.")
     ] = "127.0.0.1",
+    driver: options.Driver = None,
     timeout: options.Timeout = None,
     read_only: options.ReadOnly = False,
     approve: options.Approve = None,
@@ -104,7 +105,7 @@ def worker(
         stack.enter_context(stdout_kept_clean())
         # A worker may be started before the program that first writes to the store.
         made = not asyncio.run(inspect_store(store).exists())
-        asyncio.run(to_the_end(_work(store, made, used, grace, health, say)))
+        asyncio.run(to_the_end(_work(store, made, used, driver, grace, health, say)))
 
 
 def _require_background(registry: Catalogue) -> None:
@@ -153,10 +154,12 @@ def _any_thread_goes_on(before: set[threading.Thread], pool: ThreadPoolExecutor)
     return any(thread.is_alive() for thread in threads)
 
 
-async def _work(store: str, made: bool, app: App, grace: float, health: Health | None, say: ServiceLog) -> None:
+async def _work(
+    store: str, made: bool, app: App, driver: str | None, grace: float, health: Health | None, say: ServiceLog
+) -> None:
     with told_to_stop() as stop:
         told = asyncio.ensure_future(stop.wait())
-        manager = opened(store, app, made=made, worker=True)
+        manager = opened(store, app, made=made, worker=True, driver=driver)
         opening = asyncio.ensure_future(manager.__aenter__())
         first: set[asyncio.Future[Any]] = {opening, told}
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)

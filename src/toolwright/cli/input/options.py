@@ -120,6 +120,13 @@ Approve = Annotated[
         rich_help_panel=_POLICY,
     ),
 ]
+Driver = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Who brings runs, turns and schedules to workers: 'store', or temporal://host:7233/namespace?queue=name.",
+    ),
+]
 SpillDir = Annotated[
     Path | None,
     typer.Option(

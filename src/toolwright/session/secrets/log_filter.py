@@ -17,6 +17,7 @@ ROOMS = (
     "background",
     "blocking",
     "calls",
+    "drivers",
     "effects",
     "events",
     "http",

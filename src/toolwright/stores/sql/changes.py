@@ -73,8 +73,8 @@ class Changes:
                     if mark is not None:
                         connection.execute(
                             "INSERT INTO effects (session, scope, call_id, label, input, at, done, payload, failure)"
-                            " VALUES (?, ?, ?, ?, x'', 0, 1, ?, NULL)",
-                            (*mark.call, mark.label, msgspec.msgpack.encode(result)),
+                            " VALUES (?, ?, ?, ?, ?, 0, 1, ?, NULL)",
+                            (*mark.call, mark.label, b"", msgspec.msgpack.encode(result)),
                         )
             except ToolwrightError as refusal:
                 return refusal

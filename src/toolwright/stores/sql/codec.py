@@ -30,10 +30,22 @@ def one(connection: Connection, query: str, values: tuple[Any, ...] = ()) -> Any
     return None if row is None else row[0]
 
 
-def insert(table: str, columns: Iterable[str], verb: str = "INSERT") -> str:
+def insert(table: str, columns: Iterable[str]) -> str:
     """The statement that writes a row of these columns, whose values are given in the same order."""
     names = tuple(columns)
-    return f"{verb} INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+
+
+def insert_if_new(table: str, columns: Iterable[str]) -> str:
+    """As `insert`, but a row that is there already stays as it is."""
+    return f"{insert(table, columns)} ON CONFLICT DO NOTHING"
+
+
+def put(table: str, key: Iterable[str], others: Iterable[str]) -> str:
+    """As `insert`, with the columns of the primary key first; a row that is there gets the new values."""
+    names, values = tuple(key), tuple(others)
+    new = ", ".join(f"{name} = excluded.{name}" for name in values)
+    return f"{insert(table, (*names, *values))} ON CONFLICT ({', '.join(names)}) DO UPDATE SET {new}"
 
 
 def columns_of(row: type[NamedTuple]) -> str:

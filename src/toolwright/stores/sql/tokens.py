@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from toolwright.stores.contracts.tokens import StoredToken, TokenKind
 from toolwright.stores.sql.changes import Changes
-from toolwright.stores.sql.codec import columns_of, insert, one
+from toolwright.stores.sql.codec import columns_of, insert_if_new, one
 from toolwright.stores.sql.connection import Connection
 
 
@@ -58,7 +58,7 @@ class SqlTokenStore:
             parent = f"SELECT 1 FROM tokens WHERE id = ? AND {_VALID}"
             if token.parent is not None and one(connection, parent, (token.parent, now)) is None:
                 return False
-            connection.execute(insert("tokens", TokenRow._fields, "INSERT OR IGNORE"), _to_row(token))
+            connection.execute(insert_if_new("tokens", TokenRow._fields), _to_row(token))
             return connection.changes() == 1
 
         return await self._changes.change(None, work)

@@ -21,6 +21,7 @@ from toolwright.testing.conformance.calls import CALLS
 from toolwright.testing.conformance.cases import Case, Database
 from toolwright.testing.conformance.connections import CONNECTIONS
 from toolwright.testing.conformance.controllers import ControllerCase, Controllers, OverStore
+from toolwright.testing.conformance.drivers import DRIVER_CASES, DriverCase, DriverPlace
 from toolwright.testing.conformance.effects import EFFECTS
 from toolwright.testing.conformance.endings import ENDINGS
 from toolwright.testing.conformance.event_log import EVENT_LOG
@@ -99,6 +100,7 @@ __all__ = [
     "CASE_CLOCK",
     "CONNECTIONS",
     "CONTROLLER_CASES",
+    "DRIVER_CASES",
     "EFFECTS",
     "ENDINGS",
     "EVENT_LOG",
@@ -144,6 +146,8 @@ __all__ = [
     "ControllerCase",
     "Controllers",
     "Database",
+    "DriverCase",
+    "DriverPlace",
     "InMemory",
     "ModelCase",
     "Models",

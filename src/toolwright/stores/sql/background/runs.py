@@ -35,7 +35,7 @@ from toolwright.stores.contracts.turns import written_caller
 from toolwright.stores.sql.calls.journal import NOBODY
 from toolwright.stores.sql.calls.waits import completion_came
 from toolwright.stores.sql.changes import Changes
-from toolwright.stores.sql.codec import KEY, one, packed, unpacker
+from toolwright.stores.sql.codec import KEY, insert_if_new, one, packed, unpacker
 from toolwright.stores.sql.connection import Connection
 from toolwright.stores.sql.liveness import Liveness
 from toolwright.stores.sql.sessions.files import put_file
@@ -59,11 +59,12 @@ _options = msgspec.msgpack.Decoder(Options).decode
 _progress = msgspec.json.Decoder(Progress).decode
 _outcome = unpacker(ToolOutcome)
 _failure = unpacker(Failure)
+_decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 KIND = "background_run"
 KEPT = 500
 """How many runs of a session have a resource: the newest. A session that runs for years must not fill up with them."""
 _TREE = (
-    "WITH RECURSIVE below(id, depth) AS (SELECT ?, 0 UNION ALL"
+    "WITH RECURSIVE below(id, depth) AS (SELECT id, 0 FROM processes WHERE id = ? UNION ALL"
     " SELECT child.id, depth + 1 FROM processes AS child JOIN below ON child.parent = below.id)"
 )
 
@@ -114,7 +115,7 @@ class SqlRunStore:
     ) -> builtins.list[BackgroundRun]:
         query = (
             f"SELECT {COLUMNS} FROM processes WHERE (?1 IS NULL OR session = ?1)"
-            f" AND {PENDING if active else '1'} ORDER BY created_at DESC, rowid DESC LIMIT ?2"
+            f" AND {PENDING if active else '1 = 1'} ORDER BY created_at DESC, rowid DESC LIMIT ?2"
         )
         if session is not None:
             query = query.replace("(?1 IS NULL OR session = ?1)", "session = ?1")
@@ -167,7 +168,7 @@ class SqlRunStore:
             until = self._changes.lease_time(connection) + lease
             connection.execute(
                 "INSERT INTO workers (name, owner, capacity, until)"
-                " VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
+                " VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE"
                 " SET capacity = excluded.capacity, until = excluded.until",
                 (worker, self._owner, capacity, until),
             )
@@ -235,7 +236,7 @@ class SqlRunStore:
         return await self._changes.read(lambda connection: list_events(connection, id, after, limit))
 
     async def grant(self, id: str, session: str) -> None:
-        statement = "INSERT OR IGNORE INTO process_grants (process, session) VALUES (?, ?)"
+        statement = insert_if_new("process_grants", ("process", "session"))
         await self._changes.change(None, lambda connection: connection.execute(statement, (id, session)).fetchall())
 
     async def granted(self, id: str, session: str) -> bool:
@@ -419,7 +420,7 @@ def enter_run(connection: Connection, registration: Registration, limits: Limits
     if not limits.queue:
         query = "SELECT coalesce(sum(capacity), 0) FROM workers WHERE until >= ?"
         most: int = one(connection, query, (now,)) or limits.per_worker
-        query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {ACTIVE} LIMIT ?)"
+        query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {ACTIVE} LIMIT ?) AS active"
         if one(connection, query, (most,)) >= most:
             raise RunError(
                 f"Worker is already running the maximum {most} active background runs. "
@@ -437,7 +438,7 @@ def enter_run(connection: Connection, registration: Registration, limits: Limits
 def _enter_tracked(connection: Connection, registration: Registration, limits: Limits) -> None:
     """Insert a run that happens elsewhere: it is running, and no worker claims it."""
     most = limits.tracked_per_session
-    query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {TRACKED} AND session = ? LIMIT ?)"
+    query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {TRACKED} AND session = ? LIMIT ?) AS tracked"
     if one(connection, query, (registration.session, most)) >= most:
         raise RunError(
             f"Maximum {most} unfinished tracked runs per session. Finish or cancel one before starting another.",
@@ -451,7 +452,7 @@ def _enter_tracked(connection: Connection, registration: Registration, limits: L
 
 
 def _session_is_full(connection: Connection, session: str, limits: Limits) -> bool:
-    query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {ACTIVE} AND session = ? LIMIT ?)"
+    query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {ACTIVE} AND session = ? LIMIT ?) AS active"
     active: int = one(connection, query, (session, limits.per_session))
     return active >= limits.per_session
 
@@ -493,7 +494,7 @@ def reopen_run(
             )
     doubtful: list[Any] = connection.execute(
         "SELECT call_id, label, failure FROM effects WHERE session = ? AND scope = ?"
-        " AND (failure IS NOT NULL OR NOT done)",
+        " AND (failure IS NOT NULL OR done = 0)",
         scope,
     ).fetchall()
     for call_id, label, failed in doubtful:
@@ -868,8 +869,8 @@ def add_resource(connection: Connection, new: Registration, quota: Quota) -> Non
     fits = one(connection, query, (quota.entries, len(metadata), quota.bytes, new.session))
     if (quota.entries > 0 and len(metadata) <= quota.bytes) if fits is None else fits:
         connection.execute(
-            "INSERT OR IGNORE INTO resources (session, id, kind, name, status, metadata, created_at, updated_at)"
-            " VALUES (?1, ?2, ?3, ?4, 'active', ?5, ?6, ?6)",
+            "INSERT INTO resources (session, id, kind, name, status, metadata, created_at, updated_at)"
+            " VALUES (?1, ?2, ?3, ?4, 'active', ?5, ?6, ?6) ON CONFLICT DO NOTHING",
             (new.session, new.id, KIND, new.title, metadata, new.at),
         )
 
@@ -878,19 +879,42 @@ def update_resource(
     connection: Connection, session: str, id: str, at: float, status: str = "active", summary: str | None = None
 ) -> None:
     """Update the resource of a run from its row."""
+    query = (
+        "SELECT resources.metadata, run.status_text, run.progress, run.tail FROM resources JOIN processes AS run"
+        " ON run.id = resources.id WHERE resources.session = ? AND resources.id = ? AND kind = ?"
+    )
+    row: Any = connection.execute(query, (session, id, KIND)).fetchone()
+    if row is None:
+        return
+    metadata, text, progress, tail = row
+    shown = _fields(metadata) | {
+        "status_text": msgspec.Raw(msgspec.json.encode(text)),
+        "progress": msgspec.Raw(progress or b"null"),
+        "output_tail": msgspec.Raw(msgspec.json.encode(tail)),
+        "summary": msgspec.Raw(msgspec.json.encode(summary)),
+    }
     connection.execute(
-        "UPDATE resources SET status = ?4, updated_at = ?3, metadata = (SELECT CAST(json_set("
-        "CAST(resources.metadata AS TEXT), '$.status_text', run.status_text,"
-        " '$.progress', json(CAST(run.progress AS TEXT)), '$.output_tail', run.tail, '$.summary', ?5) AS BLOB)"
-        " FROM processes AS run WHERE run.id = ?2) WHERE session = ?1 AND id = ?2 AND kind = ?6",
-        (session, id, at, status, summary, KIND),
+        "UPDATE resources SET status = ?, updated_at = ?, metadata = ? WHERE session = ? AND id = ?",
+        (status, at, msgspec.json.encode(shown), session, id),
     )
 
 
 def abandon_resources(connection: Connection, session: str) -> None:
     """Mark the runs of a session that was just imported as abandoned: no worker continues them here."""
-    connection.execute(
-        "UPDATE resources SET status = 'abandoned', metadata = CAST(json_set(CAST(metadata AS TEXT),"
-        " '$.status_text', 'Abandoned') AS BLOB) WHERE session = ? AND kind = ? AND status = 'active'",
-        (session, KIND),
+    query = "SELECT id, metadata FROM resources WHERE session = ? AND kind = ? AND status = 'active'"
+    found: list[Any] = connection.execute(query, (session, KIND)).fetchall()
+    connection.executemany(
+        "UPDATE resources SET status = 'abandoned', metadata = ? WHERE session = ? AND id = ?",
+        [
+            (msgspec.json.encode(_fields(metadata) | {"status_text": msgspec.Raw(b'"Abandoned"')}), session, id)
+            for id, metadata in found
+        ],
     )
+
+
+def _fields(metadata: bytes) -> dict[str, msgspec.Raw]:
+    """The fields of a resource; none where somebody else wrote it, and it is no object."""
+    try:
+        return _decode_raw(metadata)
+    except msgspec.DecodeError:
+        return {}

@@ -19,7 +19,7 @@ from toolwright.stores.contracts.schedule_store import Firing
 from toolwright.stores.contracts.sessions import Mark
 from toolwright.stores.sql.background.runs import PENDING, enter_run
 from toolwright.stores.sql.changes import Changes
-from toolwright.stores.sql.codec import KEY, insert, one, packed
+from toolwright.stores.sql.codec import KEY, insert, insert_if_new, one, packed
 from toolwright.stores.sql.connection import Connection
 
 _NAMES = Schedule.__struct_fields__
@@ -73,7 +73,7 @@ class SqlScheduleStore:
 
     async def list(self, session: str | None, *, active: bool = False) -> builtins.list[Schedule]:
         where = " AND ".join([*(["session = ?"] if session is not None else []), *([_LIVE] if active else [])])
-        query = f"SELECT {_COLUMNS} FROM schedules WHERE {where or 1} ORDER BY created_at, id"
+        query = f"SELECT {_COLUMNS} FROM schedules WHERE {where or '1 = 1'} ORDER BY created_at, id"
         values = () if session is None else (session,)
         return await self._changes.read(
             lambda connection: [_schedule(row) for row in connection.execute(query, values)]
@@ -100,7 +100,7 @@ class SqlScheduleStore:
     ) -> builtins.list[str] | None:
         def work(connection: Connection) -> builtins.list[str] | None:
             connection.execute(
-                "UPDATE schedules SET next_at = ?2, state = iif(?2 IS NULL, 'ended', state)"
+                "UPDATE schedules SET next_at = ?2, state = CASE WHEN ?2 IS NULL THEN 'ended' ELSE state END"
                 " WHERE id = ?1 AND state = 'active' AND next_at = ?3",
                 (id, next_at, expected),
             )
@@ -132,7 +132,10 @@ class SqlScheduleStore:
     ) -> bool:
         allowed = ", ".join(f"'{one_state}'" for one_state in before)
         # The caller may have read it before the last firing: a fired instant must not be due again.
-        statement = f"UPDATE schedules SET state = ?, next_at = max(next_at, ?) WHERE id = ? AND state IN ({allowed})"
+        statement = (
+            "UPDATE schedules SET state = ?1, next_at = CASE WHEN next_at > ?2 THEN next_at"
+            f" WHEN next_at IS NOT NULL THEN ?2 END WHERE id = ?3 AND state IN ({allowed})"
+        )
 
         def work(connection: Connection) -> bool:
             connection.execute(statement, (state, next_at, id))
@@ -165,7 +168,7 @@ def _fire(connection: Connection, id: str, firing: Firing, at: float, limits: Li
         enter_run(connection, firing.registration, limits, now)
         run = firing.registration.id
     connection.execute(
-        "INSERT OR IGNORE INTO firings (schedule, instant, at, what, process) VALUES (?, ?, ?, ?, ?)",
+        insert_if_new("firings", ("schedule", "instant", "at", "what", "process")),
         (id, firing.instant, at, what, run),
     )
     return run

@@ -5,29 +5,39 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import msgspec
+from msgspec import Struct
+
 from toolwright.stores.contracts.journal import CallKey, Entry
 from toolwright.stores.contracts.turns import TURN_SCOPE, written_caller
-from toolwright.stores.sql.codec import KEY, columns_of, insert, one
+from toolwright.stores.sql.codec import KEY, columns_of, one, put
 from toolwright.stores.sql.connection import Connection
 
-_CRASHED = insert("crashes", (*CallKey._fields, "count", "started_at", "steps"), "INSERT OR REPLACE")
+_CRASHED = put("crashes", CallKey._fields, ("count", "started_at", "steps"))
 _COUNTED = f"SELECT count, started_at, steps FROM crashes WHERE {KEY}"
-_STEPS = f"SELECT count(*) FROM effects WHERE {KEY} AND done"
+_STEPS = f"SELECT count(*) FROM effects WHERE {KEY} AND done = 1"
 _WAITING = (
     f"SELECT 1 FROM waits WHERE {KEY} AND open = 1 AND NOT (kind = 'signal' AND EXISTS (SELECT 1 FROM signals"
     " WHERE signals.session = waits.session AND signals.scope = waits.scope AND signals.call_id = waits.call_id"
     " AND signals.name = waits.name))"
 )
-_SLEEPING = f"SELECT 1 FROM effects WHERE {KEY} AND label LIKE 'sleep:%' AND CAST(payload AS REAL) > ?"
+_SLEEPS = f"SELECT payload FROM effects WHERE {KEY} AND label LIKE 'sleep:%'"
 _AGENT_WAITING = "SELECT 1 FROM turns WHERE caller = ? AND state = 'waiting'"
-_AGENT_STEPS = (
-    "SELECT coalesce(sum(json_extract(CAST(progress AS TEXT), '$.model_calls')), 0) FROM turns WHERE caller = ?"
-)
+_AGENT_PROGRESS = "SELECT progress FROM turns WHERE caller = ?"
 _AGENTS = "SELECT session, id FROM turns WHERE caller = ? AND ended_at IS NULL"
 _NESTED_STEPS = (
     "SELECT parent, count(*) FROM calls WHERE session = ? AND scope = ? AND parent IS NOT NULL AND outcome IS NOT NULL"
     " GROUP BY parent"
 )
+
+
+class _Progress(Struct):
+    """How far a turn is, as far as it matters here."""
+
+    model_calls: int = 0
+
+
+_progress = msgspec.json.Decoder(_Progress).decode
 
 
 class _Unfinished(NamedTuple):
@@ -78,8 +88,10 @@ class CrashCounter:
         if place not in self._nested_steps:
             rows: list[Any] = self._connection.execute(_NESTED_STEPS, place).fetchall()
             self._nested_steps[place] = dict(rows)
-        done: int = one(self._connection, _STEPS, key) + one(self._connection, _AGENT_STEPS, (written_caller(key),))
-        return done + self._nested_steps[place].get(key.call_id, 0)
+        agents = self._connection.execute(_AGENT_PROGRESS, (written_caller(key),)).fetchall()
+        answers = sum(_progress(row[0]).model_calls for row in agents)
+        done: int = one(self._connection, _STEPS, key)
+        return done + answers + self._nested_steps[place].get(key.call_id, 0)
 
     def _is_waiting(self, key: CallKey) -> bool:
         """True when the code of a call was waiting for something outside, or for a call that was, and not running."""
@@ -88,7 +100,7 @@ class CrashCounter:
             each = left.pop()
             if (
                 one(connection, _WAITING, each) is not None
-                or one(connection, _SLEEPING, (*each, self._now)) is not None
+                or any(float(row[0]) > self._now for row in connection.execute(_SLEEPS, each))
                 or one(connection, _AGENT_WAITING, (written_caller(each),)) is not None
             ):
                 return True

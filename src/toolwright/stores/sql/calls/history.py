@@ -70,7 +70,7 @@ class SqlCallHistory:
                     found += [each for each in self._bundled(connection, bundled, values) if each[0] < place][:limit]
                 last, rest = place[0], limit - len(found)
                 if unfinished:
-                    rest = -1  # all of them: which of the three states each has is not in its row
+                    rest = 2**62  # all of them: which of the three states each has is not in its row
                 query = written
                 if filters.text is not None:
                     query = written.replace("WHERE", f"WHERE rowid > {_newest(connection) - MOST_SEARCHED} AND", 1)

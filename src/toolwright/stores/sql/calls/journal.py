@@ -26,7 +26,7 @@ from toolwright.stores.sql.calls.intent_bundles import (
     untie,
 )
 from toolwright.stores.sql.calls.waits import completion_came
-from toolwright.stores.sql.codec import KEY, columns_of, encode, insert, one, packed, unpacker
+from toolwright.stores.sql.codec import KEY, columns_of, encode, insert, insert_if_new, one, packed, put, unpacker
 from toolwright.stores.sql.connection import Connection
 from toolwright.stores.sql.event_rows import note_batch, note_call, note_calls
 from toolwright.stores.sql.jobs import JobQueue
@@ -65,13 +65,14 @@ _BEGIN = insert("calls", (*INTENT_COLUMNS, "started_at"))
 _RESTRICT = f"UPDATE calls SET authority = ? WHERE {KEY}"
 _WRITE = insert("calls", (*INTENT_COLUMNS, *_END, "authority"))
 _REFUSE = (
-    f"INSERT OR IGNORE INTO calls ({', '.join((*INTENT_COLUMNS, *_END))})"
+    f"INSERT INTO calls ({', '.join((*INTENT_COLUMNS, *_END))})"
     f" SELECT {', '.join('?' * len((*INTENT_COLUMNS, *_END)))}"
     # The key comes first.
     " WHERE NOT EXISTS (SELECT 1 FROM bundled_calls WHERE session = ?1 AND scope = ?2 AND call_id = ?3)"
+    " ON CONFLICT DO NOTHING"
 )
-_KEEP = insert("effects", (*CallKey._fields, *Kept.__struct_fields__), "INSERT OR REPLACE")
-_TRACE = insert("traces", (*CallKey._fields, "trace"), "INSERT OR IGNORE")
+_KEEP = put("effects", (*CallKey._fields, "label"), Kept.__struct_fields__[1:])
+_TRACE = insert_if_new("traces", (*CallKey._fields, "trace"))
 _START = f"UPDATE calls SET started_at = ? {_OWN}"
 _FINISH = (
     # A finished call needs no authority any more, unless it may be reopened.
@@ -104,13 +105,14 @@ Bundled = tuple[Row, Bundle]
 
 
 class SqlJournalStore:
-    """`JournalStore` in a SQL store."""
+    """`JournalStore` in a SQL store. With `bundles`, the intents of a batch may be written in one row."""
 
-    def __init__(self, writer: JobQueue, liveness: Liveness, owner: str) -> None:
+    def __init__(self, writer: JobQueue, liveness: Liveness, owner: str, *, bundles: bool = True) -> None:
         self._writer = writer
         self._liveness = liveness
         self.owner = owner
         self._bundles = Bundles()
+        self._may_bundle = bundles
         self._given_up: dict[CallKey, None] = {}  # used by the thread of the writer alone
 
     @property
@@ -128,7 +130,7 @@ class SqlJournalStore:
         authority = intents[0].authority if intents else None
         traced = [(*intent.key, intent.trace) for intent in intents if intent.trace is not None]
         bundle, over = (
-            Bundle.of(rows, authority) if rerun and not of_run else None,
+            Bundle.of(rows, authority) if rerun and not of_run and self._may_bundle else None,
             [] if of_run else self._bundles.over(),
         )
 

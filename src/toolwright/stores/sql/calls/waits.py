@@ -26,7 +26,7 @@ from toolwright.stores.contracts.waits import (
     WaitKind,
 )
 from toolwright.stores.sql.calls.intent_bundles import is_mine
-from toolwright.stores.sql.codec import KEY, columns_of, one, packed
+from toolwright.stores.sql.codec import KEY, columns_of, insert_if_new, one, packed
 from toolwright.stores.sql.connection import Connection
 from toolwright.stores.sql.jobs import JobQueue
 
@@ -48,6 +48,7 @@ class WaitRow(NamedTuple):
 
 
 _COLUMNS = columns_of(WaitRow)
+_RENEW = "ON CONFLICT (session, scope, call_id, kind, name) DO UPDATE SET"
 _OLDEST_FIRST = "ORDER BY opened_at, session, scope, call_id, kind, name"
 # As text and not as values, so that SQLite sees that the index of the inbox has all of them.
 _INBOX = "kind IN ({})".format(", ".join(f"'{kind}'" for kind in INBOX))
@@ -73,7 +74,7 @@ class SqlWaitStore:
             resolution = _revoked(connection, key.call.session) if before is None else before.resolution
             stands = wait if before is None and resolution is None else replace(wait, resolution=resolution)
             connection.execute(
-                f"INSERT INTO waits ({_COLUMNS}, open) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+                f"INSERT INTO waits ({_COLUMNS}, open) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {_RENEW}"
                 " opened_at = excluded.opened_at, deadline = excluded.deadline, detail = excluded.detail",
                 (
                     *_values(key),
@@ -129,9 +130,7 @@ class SqlWaitStore:
             keys = [_wait(row).key for row in rows]
             _settle(connection, keys, resolution)
             if revoke:
-                connection.execute(
-                    "INSERT OR IGNORE INTO revoked (session, resolution) VALUES (?, ?)", (session, packed(resolution))
-                )
+                connection.execute(insert_if_new("revoked", ("session", "resolution")), (session, packed(resolution)))
             return keys
 
         return await self._writer.do(work)
@@ -284,7 +283,7 @@ def _settle(connection: Connection, keys: list[WaitKey], resolution: Resolution)
     blob = packed(resolution)
     connection.executemany(
         "INSERT INTO waits (session, scope, call_id, kind, name, detail, resolution, arrived, open)"
-        " VALUES (?, ?, ?, ?, ?, CAST('null' AS BLOB), ?, ?, 0) ON CONFLICT DO UPDATE SET"
+        f" VALUES (?, ?, ?, ?, ?, CAST('null' AS BLOB), ?, ?, 0) {_RENEW}"
         " resolution = excluded.resolution, arrived = excluded.arrived, open = 0",
         [(*_values(key), blob, last - len(keys) + place) for place, key in enumerate(keys, start=1)],
     )

@@ -32,7 +32,7 @@ class SqlAttachmentStore:
             since: float = one(
                 connection,
                 "INSERT INTO attachments (session, digest, name, media_type, size, at)"
-                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
+                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (session, digest) DO UPDATE"
                 " SET name = excluded.name, media_type = excluded.media_type RETURNING at",
                 (session, digest, name, media_type, len(content), at),
             )

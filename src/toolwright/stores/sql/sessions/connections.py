@@ -20,7 +20,7 @@ class SqlConnectionStore:
         def work(connection: Connection) -> None:
             connection.execute(
                 "INSERT INTO connections (session, provider, detail, connected_at)"
-                " VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
+                " VALUES (?, ?, ?, ?) ON CONFLICT (session, provider) DO UPDATE"
                 " SET detail = excluded.detail, connected_at = excluded.connected_at",
                 (session, provider, detail, at),
             )

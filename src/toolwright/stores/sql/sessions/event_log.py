@@ -112,7 +112,7 @@ def _single(connection: Connection, row: EventRow) -> LoggedEvent:
     elif row.kind == "turn.queued":
         data = {"turn": row.subject}
     elif row.kind == "message.added":
-        data = {"message": row.subject, "sender": row.detail}
+        data = {"message": int(row.subject), "sender": row.detail}
     elif row.kind.startswith("file."):
         data = {"path": row.subject}
     elif row.kind.startswith("kv."):
@@ -130,7 +130,7 @@ def _of_run(connection: Connection, row: EventRow) -> LoggedEvent | None:
     payload = one(connection, query, (row.subject, row.detail))
     if payload is None:
         return None
-    data = {"run": row.subject, "run_number": row.detail, "payload": jsonx.decode(payload)}
+    data = {"run": row.subject, "run_number": int(row.detail), "payload": jsonx.decode(payload)}
     return LoggedEvent(row.number, row.session, row.kind, row.at, data)
 
 

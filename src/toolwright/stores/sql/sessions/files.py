@@ -110,8 +110,8 @@ def put_file(connection: Connection, session: str, path: str, content: Content, 
     put_blob(connection, content.digest, content.pieces())
     connection.execute(
         "INSERT INTO files (session, path, parent, directory, digest, size, readonly, created_at, updated_at)"
-        " VALUES (?1, ?2, ?3, 0, ?4, ?5, ifnull(?6, 0), ?7, ?7) ON CONFLICT DO UPDATE SET"
-        " digest = excluded.digest, size = excluded.size, readonly = ifnull(?6, readonly),"
+        " VALUES (?1, ?2, ?3, 0, ?4, ?5, coalesce(?6, 0), ?7, ?7) ON CONFLICT (session, path) DO UPDATE SET"
+        " digest = excluded.digest, size = excluded.size, readonly = coalesce(?6, files.readonly),"
         " updated_at = excluded.updated_at",
         (session, path, parent_of(path), content.digest, content.size, writing.readonly, writing.at),
     )
@@ -160,7 +160,7 @@ def _delete_below(connection: Connection, session: str, path: str, recursive: bo
             refuse_full(path)
         return 0
     if not host:
-        row: Any = connection.execute(f"SELECT {_COLUMNS} {_BELOW} AND readonly LIMIT 1", inside).fetchone()
+        row: Any = connection.execute(f"SELECT {_COLUMNS} {_BELOW} AND readonly = 1 LIMIT 1", inside).fetchone()
         if row is not None:
             require_changeable(_info(*row), host)
     rows: Any = connection.execute(f"SELECT DISTINCT digest {_BELOW} AND digest IS NOT NULL", inside).fetchall()

@@ -28,7 +28,7 @@ class SqlKeyValueStore:
             connection.execute(
                 "INSERT INTO key_values (session, key, value, created_at, updated_at)"
                 " VALUES (?1, ?2, ?3, ?4, ?4)"
-                " ON CONFLICT DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at",
+                " ON CONFLICT (session, key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at",
                 (session, key, value, at),
             )
             require_quota(connection, session, "key_values", quota)

@@ -32,7 +32,7 @@ class SqlResourceStore:
         def work(connection: Connection) -> tuple[float, float]:
             created: Any = connection.execute(
                 "INSERT INTO resources (session, id, kind, name, status, metadata, created_at, updated_at)"
-                " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7) ON CONFLICT DO UPDATE"
+                " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7) ON CONFLICT (session, id) DO UPDATE"
                 " SET kind = excluded.kind, name = excluded.name, status = excluded.status,"
                 " metadata = excluded.metadata, updated_at = excluded.updated_at RETURNING created_at, updated_at",
                 (session, id, kind, name, status, metadata, at),

@@ -10,6 +10,7 @@ from toolwright import jsonx
 from toolwright.calls.redact import SEALED
 from toolwright.stores.contracts.sessions import Mark, Quota, Sealed, StepKey
 from toolwright.stores.sql.changes import Changes, require_quota
+from toolwright.stores.sql.codec import put
 from toolwright.stores.sql.connection import Connection
 from toolwright.tools.service_protocols import KeyInfo
 
@@ -31,7 +32,7 @@ class SqlSecretStore:
         def work(connection: Connection) -> None:
             connection.execute(
                 "INSERT INTO secrets (session, name, master, wrapped, sealed, created_at, updated_at)"
-                " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6) ON CONFLICT DO UPDATE SET"
+                " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6) ON CONFLICT (session, name) DO UPDATE SET"
                 " master = excluded.master, wrapped = excluded.wrapped, sealed = excluded.sealed,"
                 " updated_at = excluded.updated_at",
                 (session, name, row.master, row.wrapped, row.sealed, at),
@@ -85,9 +86,7 @@ class SqlSecretStore:
             found = fingerprints_of(connection)
             if found != before and found is not None:
                 return found
-            connection.execute(
-                "INSERT OR REPLACE INTO meta (name, value) VALUES ('fingerprints', ?)", (jsonx.encode(row),)
-            )
+            connection.execute(put("meta", ("name",), ("value",)), ("fingerprints", jsonx.encode(row)))
             return row
 
         return await self._changes.change(None, work)

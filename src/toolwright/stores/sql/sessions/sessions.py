@@ -197,9 +197,10 @@ class _SessionWriter:
             values["parent"] = values["path"].rpartition("/")[0] or "/"
         marks = ", ".join("?" * len(values))
         try:
-            self._connection.execute(
-                f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", tuple(values.values())
-            )
+            with self._connection:  # after a refused row, others can still be added
+                self._connection.execute(
+                    f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", tuple(values.values())
+                )
         except self._connection.conflict as error:
             raise ValueError(f"it is there twice, or lacks something ({error})") from error
 

@@ -31,8 +31,8 @@ from toolwright.stores.sql.sessions.messages import list_messages, put_messages
 _NAMES = TurnRecord.__struct_fields__
 _COLUMNS = ", ".join(_NAMES)
 _LAST_NUMBER = (
-    "SELECT max((SELECT coalesce(max(number), 0) FROM turns WHERE session = ?1),"
-    " coalesce((SELECT last FROM turn_numbers WHERE session = ?1), 0))"
+    "SELECT max(last) FROM (SELECT max(number) AS last FROM turns WHERE session = ?1"
+    " UNION ALL SELECT last FROM turn_numbers WHERE session = ?1) AS numbers"
 )
 _BEYOND_ALL = 2**62
 """Beyond the number of every turn."""
@@ -275,7 +275,7 @@ class SqlTurnStore:
 def list_query(of_session: bool, active: bool, by_prefix: bool) -> str:
     """The query of a list of turns: the session, the limit, with a session the number to be below, and the bounds of
     the ids are its values."""
-    where = "session = ?1 AND number < ?3" if of_session else "?1 IS NULL"
+    where = "session = ?1 AND number < ?3" if of_session else "CAST(?1 AS TEXT) IS NULL"
     where += " AND ended_at IS NULL" if active else ""
     if by_prefix:
         where += " AND id >= ?4 AND id < ?5" if of_session else " AND id >= ?3 AND id < ?4"

@@ -1,36 +1,29 @@
-"""One writer, group commit. Owns the connection and its thread; does not own the written data.
+"""One writer, group commit. Owns the connection and its transactions; does not own the written data.
 
-All writes that coroutines request during one transaction's sync go into the next transaction, so a hundred waiters cost
-one sync. The event loop never waits for the disk. The thread is woken when the loop has made all the requests of a
-tick: woken earlier, it would delay the loop, and sync for a part.
+`stores/sql/job_thread.py` has the thread and its queue.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import queue
-import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import apsw
 
 from toolwright.crash_seams import CommitSeam
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.private_files import make_if_missing, tighten
+from toolwright.stores.sql.job_thread import Job, JobThread, deliver
 from toolwright.stores.sqlite.core.connection import SqliteConnection
 from toolwright.stores.sqlite.core.faults import reason, store_error
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer_queue import WriterQueue
 
 T = TypeVar("T")
-LONGEST_BURST = 0.025
-"""Seconds that jobs wait at most for others that the loop is about to add."""
 Sync = Literal["full", "normal"]
 BUSY = 10_000
 """Milliseconds to wait for another program that locks the file and does not queue."""
@@ -47,19 +40,6 @@ LOG_BYTES = 16 * 1024 * 1024
 """Bytes that the file of the log retains when it is restarted."""
 READERS = 1_000
 """Milliseconds that readers of old pages are waited for."""
-
-
-class _Job:
-    """Work to do in a transaction, and where its result goes."""
-
-    __slots__ = ("future", "loop", "synced", "work", "writes")
-
-    def __init__(self, work: Callable[[SqliteConnection], Any], writes: bool, synced: bool = True) -> None:
-        self.work = work
-        self.synced = synced
-        self.writes = writes
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self.loop.create_future()
 
 
 class Writer:
@@ -82,17 +62,12 @@ class Writer:
         self._stall = STALL
         self._log_pages = 0
         self._checkpoint_at = CHECKPOINT
-        self._process = os.getpid()
-        self._closed = False
-        self._jobs: deque[_Job] = deque()
-        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._ringing: set[asyncio.AbstractEventLoop] = set()
         self.commits = 0
         self._sync = sync
         self._synced = sync == "full"
         self._connection = self._open(prepare, sync, vfs)
-        self._thread = threading.Thread(target=self._work, name="toolwright-journal", daemon=True)
-        self._thread.start()
+        commit = self._commit if seam is None else seam.around(self._commit)
+        self._jobs = JobThread(str(path), commit, self._connection.close)
 
     def do(self, work: Callable[[SqliteConnection], T], *, synced: bool = True) -> asyncio.Future[T]:
         """Run `work` inside the next transaction; its result comes when that is committed.
@@ -103,7 +78,7 @@ class Writer:
         Raises:
             StoreError: the store could not write; nothing of the transaction is there.
         """
-        return self._ask(_Job(work, True, synced=synced))
+        return self._jobs.ask(Job(work, True, synced=synced))
 
     def read(self, work: Callable[[SqliteConnection], T]) -> asyncio.Future[T]:
         """Run `work`, which changes nothing, after all earlier requests; other processes are not delayed.
@@ -111,43 +86,16 @@ class Writer:
         Raises:
             StoreError: the store could not be read.
         """
-        return self._ask(_Job(work, False))
-
-    def _ask(self, job: _Job) -> asyncio.Future[Any]:
-        if self._closed:
-            job.future.set_exception(StoreError(f"The store {str(self._path)!r} is closed; open it again"))
-        elif self._process != os.getpid():
-            remedy = "open it again in each process after a fork"
-            job.future.set_exception(StoreError(f"The store {str(self._path)!r} was opened elsewhere; {remedy}"))
-        else:
-            loop = job.loop
-            self._jobs.append(job)
-            if loop not in self._ringing:
-                self._ringing.add(loop)
-                loop.call_soon(self._ring, loop, len(self._jobs), loop.time() + LONGEST_BURST)
-        return job.future
-
-    def _ring(self, loop: asyncio.AbstractEventLoop, waiting: int, until: float) -> None:
-        """Wake the thread when the loop has nothing more to add: the two would only fight for the interpreter."""
-        more = len(self._jobs)
-        if more > waiting and loop.time() < until:
-            loop.call_soon(self._ring, loop, more, until)
-        else:
-            self._ringing.discard(loop)
-            self._bell.put(None)
+        return self._jobs.ask(Job(work, False))
 
     @property
     def queued(self) -> int:
         """How many jobs wait for the thread."""
-        return len(self._jobs)
+        return self._jobs.queued
 
     async def close(self) -> None:
         """Commit the queued changes and close the file."""
-        if not self._closed:
-            self._closed = True
-            self._bell.put(None)
-        if self._process == os.getpid():  # a fork has no copy of the thread
-            await asyncio.to_thread(self._thread.join)
+        await self._jobs.close()
 
     def _open(self, prepare: Callable[[SqliteConnection], None], sync: Sync, vfs: str | None) -> SqliteConnection:
         try:
@@ -268,20 +216,7 @@ class Writer:
             else:
                 return
 
-    def _work(self) -> None:
-        jobs = self._jobs
-        commit = self._commit if self._seam is None else self._seam.around(self._commit)
-        while True:
-            self._bell.get()
-            # Read before the jobs: once it is closed no job is added, and all earlier ones are found.
-            closed = self._closed
-            while jobs:
-                commit([jobs.popleft() for _ in range(len(jobs))])
-            if closed:
-                break
-        self._connection.close()
-
-    def _commit(self, jobs: list[_Job]) -> None:
+    def _commit(self, jobs: list[Job]) -> None:
         """Do jobs in one transaction, and where that fails, each alone."""
         connection = self._connection
         begun = in_front = False
@@ -312,11 +247,11 @@ class Writer:
                     self._commit([job])
             else:
                 waited = time.monotonic() - began
-                self._deliver(jobs, [self._explained(error, waited) for _ in jobs])
+                deliver(jobs, [self._explained(error, waited) for _ in jobs])
         else:
             if self._seam is not None:
                 self._seam.committed()
-            self._deliver(jobs, results)
+            deliver(jobs, results)
             if self._log_pages >= self._checkpoint_at:
                 self._bound_log()
             self._leave_queue(in_front)
@@ -332,12 +267,6 @@ class Writer:
         told.__cause__ = error
         return told
 
-    def _deliver(self, jobs: list[_Job], results: list[Any]) -> None:
-        for loop in {job.loop for job in jobs}:  # nearly always one
-            answers = [pair for pair in zip(jobs, results, strict=True) if pair[0].loop is loop]
-            with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits any more
-                loop.call_soon_threadsafe(_set_results, answers)
-
 
 def _begin_now(connection: SqliteConnection) -> bool:
     """Begin a transaction that writes, unless another program does."""
@@ -349,13 +278,3 @@ def _begin_now(connection: SqliteConnection) -> bool:
     finally:
         connection.set_busy_timeout(BUSY)
     return True
-
-
-def _set_results(answers: list[tuple[_Job, Any]]) -> None:
-    for job, result in answers:
-        if job.future.done():
-            continue
-        if isinstance(result, Exception):
-            job.future.set_exception(result)
-        else:
-            job.future.set_result(result)

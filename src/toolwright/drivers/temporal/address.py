@@ -1,0 +1,90 @@
+"""The address of a Temporal service: what a URL of the scheme `temporal` says. Owns reading it; connects nothing."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from msgspec import Struct
+
+from toolwright.errors import DriverError
+
+PORT = 7233
+QUEUE = "toolwright"
+_SETTINGS = ("queue", "heartbeat", "tls")
+_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
+
+
+class TemporalAddress(Struct, frozen=True, kw_only=True):
+    """Where a Temporal service is, and what it is asked for there.
+
+    `heartbeat` is the number of seconds after which Temporal brings the work of a silent worker to another one.
+    """
+
+    host: str
+    namespace: str = "default"
+    queue: str = QUEUE
+    heartbeat: float = 10.0
+    tls: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.host}, namespace {self.namespace!r}, queue {self.queue!r}"
+
+
+def read_address(url: str) -> TemporalAddress:
+    """Read `temporal://host:7233/namespace?queue=agent&heartbeat=10&tls=true`; only the host must be there.
+
+    Raises:
+        DriverError: it is not usable.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise DriverError(
+            f"The driver is not usable: {error}; use temporal://host:7233/namespace?queue=agent"
+        ) from None
+    if parts.username is not None or parts.password is not None:
+        raise DriverError(
+            "The URL of the driver has a user or password; set TEMPORAL_API_KEY in the environment instead"
+        )
+    if not host:
+        raise DriverError(f"The driver {url!r:.200} has no host; use temporal://host:7233/namespace?queue=agent")
+    namespace = unquote(parts.path.strip("/")) or "default"
+    settings: dict[str, str] = {}
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in _SETTINGS or name in settings:
+            raise DriverError(
+                f"The driver {url!r:.200} has {name!r:.100}, which is unknown or there twice; "
+                f"it may have {', '.join(_SETTINGS)}"
+            )
+        settings[name] = value
+    queue = settings.get("queue", QUEUE)
+    for what, text in (("namespace", namespace), ("queue", queue)):
+        if not _NAME.fullmatch(text) or (what == "namespace" and "/" in text):
+            raise DriverError(f"The {what} {text!r:.200} of the driver is not usable; use a short name")
+    return TemporalAddress(
+        host=f"[{host}]:{port or PORT}" if ":" in host else f"{host}:{port or PORT}",
+        namespace=namespace,
+        queue=queue,
+        heartbeat=_seconds(settings.get("heartbeat", "10")),
+        tls=_yes(settings.get("tls", "false")),
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 1.0 <= seconds <= 3_600.0:
+        raise DriverError(
+            f"heartbeat={text!r:.100} of the driver is not usable; use a number of seconds from 1 to 3600"
+        )
+    return seconds
+
+
+def _yes(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise DriverError(f"tls={text!r:.100} of the driver is not usable; use true or false")
+    return text.lower() == "true"

@@ -1,0 +1,138 @@
+"""One schema of a PostgreSQL database as a store. Owns opening and closing it; has no queries."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import psycopg
+
+from toolwright.clock import Clock
+from toolwright.crash_seams import crash_seams
+from toolwright.errors import StoreError
+from toolwright.ids import uuid7
+from toolwright.stores.contracts.sessions import Sealed
+from toolwright.stores.postgres.address import Address
+from toolwright.stores.postgres.connection import PostgresConnection
+from toolwright.stores.postgres.faults import cannot_connect, reason
+from toolwright.stores.postgres.life import LeaseTime, Life, lease_time
+from toolwright.stores.postgres.schema import bring_up_to_date
+from toolwright.stores.postgres.writer import Sync, Writer
+from toolwright.stores.sql.calls.journal import SqlJournalStore
+from toolwright.stores.sql.calls.waits import SqlWaitStore
+from toolwright.stores.sql.changes import Changes
+from toolwright.stores.sql.codec import one
+from toolwright.stores.sql.connection import Connection
+from toolwright.stores.sql.sessions.secrets import fingerprints_of
+from toolwright.stores.sql.sessions.services import SqlServiceStores
+
+T = TypeVar("T")
+
+
+class PostgresStore:
+    """`Store` in one schema of a database. With `sync="full"` the server has it on its disk before it acknowledges.
+
+    With `sync="normal"` a process that is killed still loses nothing, but a server that crashes may lose the latest
+    acknowledged writes. Leases of workers use the clock of the server; `lease_time` is another one, for tests.
+    """
+
+    path: Path | None = None
+
+    def __init__(
+        self, url: str, *, sync: Sync = "full", clock: Clock | None = None, lease_time: LeaseTime = lease_time
+    ) -> None:
+        if sync not in ("full", "normal"):
+            raise StoreError(f"The store's sync is {sync!r}; use 'full' or 'normal'")
+        self.address = address = Address(url)
+        self.owner = uuid7()
+        secret, self.fingerprints = self._prepare()
+        self.life = Life(address, self.owner)
+        try:
+            self._writer = Writer(address, self.owner, sync, crash_seams.commits)
+        except BaseException:
+            self.life.end()
+            raise
+        self.journal = SqlJournalStore(self._writer, self.life, self.owner, bundles=False)
+        self.waits = SqlWaitStore(self._writer, self.owner, secret)
+        reader = functools.partial(Writer, address, self.owner, sync)
+        changes = Changes(self._writer, self.owner, reader, clock, lease_time)
+        self.services = SqlServiceStores(changes, self.life, self.owner, self._snapshot)
+
+    @classmethod
+    async def open(
+        cls, url: str, *, sync: Sync = "full", clock: Clock | None = None, lease_time: LeaseTime = lease_time
+    ) -> PostgresStore:
+        """Open the store on a thread: connecting, migrating and waiting for the server does not hold the event loop.
+
+        Where the caller is cancelled meanwhile, it waits until the store is open, and closes it.
+
+        Raises:
+            StoreError: the URL is not usable, or the server refuses this program or the schema.
+            StoreUnavailable: the server cannot be reached now.
+        """
+        opening = asyncio.ensure_future(asyncio.to_thread(cls, url, sync=sync, clock=clock, lease_time=lease_time))
+        stopped: asyncio.CancelledError | None = None
+        while not opening.done():
+            try:
+                await asyncio.wait({opening})
+            except asyncio.CancelledError as error:
+                stopped = error
+        if stopped is not None:
+            with contextlib.suppress(StoreError):
+                await opening.result().close()
+            raise stopped
+        return opening.result()
+
+    @property
+    def commits(self) -> int:
+        """How many transactions were written since it was opened."""
+        return self._writer.commits
+
+    async def close(self) -> None:
+        await self.services.close()
+        await self.journal.close()
+        await self._writer.close()
+        await asyncio.to_thread(self.life.end)
+
+    async def _snapshot(self, work: Callable[[Connection], T]) -> T:
+        return await asyncio.to_thread(at_one_moment, self.address, work)
+
+    def _prepare(self) -> tuple[bytes, Sealed | None]:
+        """Bring the schema up to date, and enter this process among those that commit, in one transaction."""
+        connection = self.address.connect()
+        try:
+            with connection.raw.transaction():
+                # One program at a time: two that find no schema would both make it.
+                connection.run("SELECT pg_advisory_xact_lock($1)", (self.address.lock_key("schema"),))
+                bring_up_to_date(connection, self.address)
+                connection.execute("INSERT INTO commits (owner, number) VALUES (?, 0)", (self.owner,))
+                secret = bytes(one(connection, "SELECT value FROM meta WHERE name = 'secret'"))
+                return secret, fingerprints_of(connection)
+        except psycopg.OperationalError as error:
+            raise cannot_connect(self.address.shown, error) from error
+        except psycopg.Error as error:
+            raise StoreError(f"The store {self.address.shown!r} cannot be opened: {reason(error)}") from error
+        finally:
+            connection.raw.close()
+
+
+def at_one_moment(address: Address, work: Callable[[PostgresConnection], T]) -> T:
+    """Run `work` on a connection of its own, which sees one moment of the store.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    connection = address.connect()
+    try:
+        connection.raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        return work(connection)
+    except psycopg.OperationalError as error:
+        raise cannot_connect(address.shown, error) from error
+    except psycopg.Error as error:
+        raise StoreError(f"The store {address.shown!r} cannot be read: {reason(error)}") from error
+    finally:
+        connection.raw.close()

@@ -1,0 +1,194 @@
+"""One writing connection, group commit. Owns its transactions, and that a server which is away for a while is not seen.
+
+The jobs that the shared queries are made of assume that one program writes at a time. So each transaction that writes
+takes an advisory lock of the store first, alone or, for jobs that are safe beside each other, together with others.
+
+A transaction whose connection was lost is repeated on a new one, unless it turns out that it was committed: each writes
+its number into the row of its owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+import psycopg
+from psycopg import errors, sql
+
+from toolwright.crash_seams import CommitSeam
+from toolwright.errors import StoreError, StoreUnavailable, ToolwrightError
+from toolwright.stores.postgres.address import Address
+from toolwright.stores.postgres.faults import is_lost, store_error
+from toolwright.stores.sql.connection import Connection
+from toolwright.stores.sql.job_thread import Job, JobThread, deliver
+
+T = TypeVar("T")
+Sync = Literal["full", "normal"]
+PATIENCE = 30.0
+"""Seconds that a server which is away is waited for."""
+PAUSE = 0.05
+"""Seconds before the first new try to connect; each next one is twice as long, up to a second."""
+MOST_REPEATS = 10
+"""How often a transaction is repeated that got into the way of another."""
+
+
+class Lost(Exception):
+    """The connection ended in the middle of a transaction."""
+
+
+class Writer:
+    """`JobQueue` on one connection, which is opened again when it is lost."""
+
+    def __init__(self, address: Address, owner: str, sync: Sync, seam: CommitSeam | None = None) -> None:
+        self._address = address
+        self._owner = owner
+        self._sync = sync
+        self._seam = seam
+        self._number = 0
+        self.commits = 0
+        key = address.lock_key("writers")
+        self._alone = f"SELECT pg_advisory_xact_lock({key})"
+        self._shared = f"SELECT pg_advisory_xact_lock_shared({key})"
+        self._note = sql.SQL("UPDATE commits SET number = {{}} WHERE owner = {owner}").format(owner=sql.Literal(owner))
+        self._note_text = self._note.as_string()
+        self._connection = address.connect()
+        commit = self._carry_out if seam is None else seam.around(self._carry_out)
+        self._jobs = JobThread(address.shown, commit, self._close)
+
+    def do(self, work: Callable[[Connection], T], *, synced: bool = True, shared: bool = False) -> asyncio.Future[T]:
+        """Run `work` inside the next transaction; its result comes when that is committed.
+
+        `shared` is for work that may run beside other such work of other programs.
+
+        Raises:
+            StoreError: the server refused; nothing of the transaction is there.
+            StoreUnavailable: it did not answer for too long; whether it wrote is not known.
+        """
+        return self._jobs.ask(Job(work, True, synced=synced, shared=shared))
+
+    def read(self, work: Callable[[Connection], T]) -> asyncio.Future[T]:
+        """Run `work`, which changes nothing, after all earlier requests.
+
+        Raises:
+            StoreError: the store could not be read.
+            StoreUnavailable: the server did not answer for too long.
+        """
+        return self._jobs.ask(Job(work, False))
+
+    @property
+    def queued(self) -> int:
+        """How many jobs wait for the thread."""
+        return self._jobs.queued
+
+    async def close(self) -> None:
+        """Commit the queued changes and close the connection."""
+        await self._jobs.close()
+
+    def _close(self) -> None:
+        with contextlib.suppress(psycopg.Error):
+            self._connection.raw.close()
+
+    def _carry_out(self, jobs: list[Job]) -> None:
+        """Do jobs in one transaction, and where that fails, each alone."""
+        try:
+            results = self._committed(jobs)
+        except Exception as error:
+            if len(jobs) > 1 and not isinstance(error, StoreUnavailable):
+                # One of them is at fault: the others must not suffer for it.
+                for job in jobs:
+                    self._carry_out([job])
+            else:
+                told = self._explained(error)
+                deliver(jobs, [told for _ in jobs])
+            return
+        if self._seam is not None:
+            self._seam.committed()
+        deliver(jobs, results)
+
+    def _committed(self, jobs: list[Job]) -> list[Any]:
+        """The results of jobs, whose transaction was committed: a lost connection is opened again, and it is repeated.
+
+        Raises:
+            StoreUnavailable: the server was away for too long.
+        """
+        until = time.monotonic() + PATIENCE
+        writes = any(job.writes for job in jobs)
+        self._number += writes
+        repeats = 0
+        while True:
+            results: list[Any] | None = None
+            try:
+                self._begin(jobs, writes)
+                results = [job.work(self._connection) for job in jobs]
+                end = "COMMIT"
+                if writes:
+                    end = f"{self._note_text.format(self._number)}; COMMIT"
+                self._connection.raw.execute(end)
+            except Exception as error:
+                self._connection.reset()
+                if not isinstance(error, psycopg.Error):
+                    self._roll_back()
+                    raise
+                if is_lost(error) or self._connection.raw.closed:
+                    self._reconnect(until, error)
+                    if results is not None and writes and self._is_committed():
+                        break
+                    continue
+                self._roll_back()
+                repeats += 1
+                if not isinstance(error, (errors.DeadlockDetected, errors.SerializationFailure)) or (
+                    repeats > MOST_REPEATS
+                ):
+                    raise
+            else:
+                break
+        self.commits += writes
+        assert results is not None
+        return results
+
+    def _begin(self, jobs: list[Job], writes: bool) -> None:
+        if not writes:
+            statement = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        else:
+            shared = all(job.shared for job in jobs if job.writes)
+            statement = f"BEGIN; {self._shared if shared else self._alone}"
+            if self._sync == "normal" or not any(job.synced for job in jobs if job.writes):
+                statement += "; SET LOCAL synchronous_commit = off"
+        self._connection.raw.execute(statement)
+
+    def _roll_back(self) -> None:
+        with contextlib.suppress(psycopg.Error):
+            self._connection.raw.execute("ROLLBACK")
+
+    def _reconnect(self, until: float, cause: psycopg.Error) -> None:
+        with contextlib.suppress(psycopg.Error):
+            self._connection.raw.close()
+        pause = PAUSE
+        while True:
+            try:
+                self._connection = self._address.connect()
+            except StoreUnavailable as error:
+                if time.monotonic() + pause > until:
+                    raise error from cause
+                time.sleep(pause)
+                pause = min(2 * pause, 1.0)
+            else:
+                return
+
+    def _is_committed(self) -> bool:
+        """True when the last transaction of this owner is the one that it sent last."""
+        row = self._connection.execute("SELECT number FROM commits WHERE owner = ?", (self._owner,)).fetchone()
+        return row is not None and row[0] == self._number
+
+    def _explained(self, error: Exception) -> Exception:
+        if isinstance(error, ToolwrightError):
+            return error
+        if isinstance(error, psycopg.Error):
+            told = store_error(self._address.shown, error)
+        else:
+            told = StoreError(f"The store {self._address.shown!r} could not write: {type(error).__name__}: {error}")
+        told.__cause__ = error
+        return told

@@ -1,0 +1,128 @@
+"""A thread that does the jobs of a store. Owns their queue, and waking the thread; the store owns the transactions.
+
+All jobs that coroutines ask for during one transaction go into the next one, so a hundred waiters cost one commit. The
+event loop never waits for the database. The thread is woken when the loop has made all the requests of a tick: woken
+earlier, it would delay the loop, and commit a part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from toolwright.errors import StoreError
+
+LONGEST_BURST = 0.025
+"""Seconds that jobs wait at most for others that the loop is about to add."""
+
+
+class Job:
+    """Work to do in a transaction, and where its result goes."""
+
+    __slots__ = ("future", "loop", "shared", "synced", "work", "writes")
+
+    def __init__(self, work: Callable[[Any], Any], writes: bool, *, synced: bool = True, shared: bool = False) -> None:
+        self.work = work
+        self.synced = synced
+        self.shared = shared
+        self.writes = writes
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+
+
+class JobThread:
+    """Jobs in the order in which they were asked for, on a thread of its own.
+
+    `carry_out` does some jobs in one transaction, and delivers their results; `close` is called when all are done.
+    `store` is the name of the store in errors.
+    """
+
+    def __init__(self, store: str, carry_out: Callable[[list[Job]], None], close: Callable[[], None]) -> None:
+        self._store = store
+        self._carry_out = carry_out
+        self._close = close
+        self._process = os.getpid()
+        self._closed = False
+        self._jobs: deque[Job] = deque()
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._ringing: set[asyncio.AbstractEventLoop] = set()
+        self._thread = threading.Thread(target=self._work, name="toolwright-journal", daemon=True)
+        self._thread.start()
+
+    def ask(self, job: Job) -> asyncio.Future[Any]:
+        """Add a job to the queue."""
+        if self._closed:
+            job.future.set_exception(StoreError(f"The store {self._store!r} is closed; open it again"))
+        elif self._process != os.getpid():
+            remedy = "open it again in each process after a fork"
+            job.future.set_exception(StoreError(f"The store {self._store!r} was opened elsewhere; {remedy}"))
+        else:
+            loop = job.loop
+            self._jobs.append(job)
+            if loop not in self._ringing:
+                self._ringing.add(loop)
+                loop.call_soon(self._ring, loop, len(self._jobs), loop.time() + LONGEST_BURST)
+        return job.future
+
+    def _ring(self, loop: asyncio.AbstractEventLoop, waiting: int, until: float) -> None:
+        """Wake the thread when the loop has nothing more to add: the two would only fight for the interpreter."""
+        more = len(self._jobs)
+        if more > waiting and loop.time() < until:
+            loop.call_soon(self._ring, loop, more, until)
+        else:
+            self._ringing.discard(loop)
+            self._bell.put(None)
+
+    @property
+    def queued(self) -> int:
+        """How many jobs wait for the thread."""
+        return len(self._jobs)
+
+    @property
+    def closed(self) -> bool:
+        """True when no more jobs are taken."""
+        return self._closed
+
+    async def close(self) -> None:
+        """Do the queued jobs, and end the thread."""
+        if not self._closed:
+            self._closed = True
+            self._bell.put(None)
+        if self._process == os.getpid():  # a fork has no copy of the thread
+            await asyncio.to_thread(self._thread.join)
+
+    def _work(self) -> None:
+        jobs = self._jobs
+        while True:
+            self._bell.get()
+            # Read before the jobs: once it is closed no job is added, and all earlier ones are found.
+            closed = self._closed
+            while jobs:
+                self._carry_out([jobs.popleft() for _ in range(len(jobs))])
+            if closed:
+                break
+        self._close()
+
+
+def deliver(jobs: Sequence[Job], results: Sequence[Any]) -> None:
+    """Give each job its result, or its error, on its own loop."""
+    for loop in {job.loop for job in jobs}:  # nearly always one
+        answers = [pair for pair in zip(jobs, results, strict=True) if pair[0].loop is loop]
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits any more
+            loop.call_soon_threadsafe(_set_results, answers)
+
+
+def _set_results(answers: list[tuple[Job, Any]]) -> None:
+    for job, result in answers:
+        if job.future.done():
+            continue
+        if isinstance(result, Exception):
+            job.future.set_exception(result)
+        else:
+            job.future.set_result(result)
