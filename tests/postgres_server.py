@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -139,11 +139,24 @@ class PostgresServer:
         if self._runs():
             if how == signal.SIGKILL:
                 # With all its children, as when the machine loses power.
-                os.killpg(self.pid, signal.SIGKILL)
+                for pid in (self.pid, *self._children()):
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
             else:
                 os.kill(self.pid, how)
             while self._runs():
                 time.sleep(0.01)
+            if how == signal.SIGKILL:
+                # A process that nobody waited for would look as if it ran.
+                (self._data / "postmaster.pid").unlink(missing_ok=True)
+
+    def _children(self) -> list[int]:
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                if stat.read_text(errors="replace").rpartition(")")[2].split()[1] == str(self.pid):
+                    found.append(int(stat.parent.name))
+        return found
 
     def _runs(self) -> bool:
         try:

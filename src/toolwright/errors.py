@@ -103,7 +103,11 @@ class RunError(ServiceError):
 
 class RunRefused(RunError):
     """The policy of its starter does not let a run, schedule or trigger be started: `code` is "denied",
-    "needs_approval" where nobody can be asked, or "policy_error"."""
+    "needs_approval" where nobody can be asked, or "policy_error". `rule` is the name of the rule that decided so."""
+
+    def __init__(self, message: str, code: str, rule: str | None = None) -> None:
+        super().__init__(message, code)
+        self.rule = rule
 
 
 class TurnError(ServiceError):

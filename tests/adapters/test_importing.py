@@ -7,6 +7,7 @@ import sys
 import pytest
 
 ADAPTERS = [("pydantic_ai", "pydantic_ai", "pydantic-ai"), ("openai_agents", "agents", "openai-agents")]
+TEMPORAL = ("temporal", "temporalio", "temporal")
 
 
 def run(program: str) -> str:
@@ -15,7 +16,7 @@ def run(program: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(("adapter", "framework", "extra"), ADAPTERS)
+@pytest.mark.parametrize(("adapter", "framework", "extra"), [*ADAPTERS, TEMPORAL])
 def test_a_missing_framework_is_told_with_the_way_to_install_it(adapter: str, framework: str, extra: str) -> None:
     told = run(
         "import importlib.machinery as machinery, sys\n"

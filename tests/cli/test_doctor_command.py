@@ -104,3 +104,19 @@ def test_an_app_that_lacks_something_is_a_problem_by_name(run: Run, tmp_path: Pa
     found = states(run, "--app", "needy.py:app")
     assert "'think'" in found["app"][0]
     assert "App(model=...)" in found["app"][0]
+
+
+def test_an_app_that_cannot_be_loaded_is_a_problem_among_the_other_findings(
+    run: Run, left: Callable[..., Path]
+) -> None:
+    left(NOTE)
+    ended = run("doctor", "--app", "nowhere:app", *DB)
+    assert ended.code == 2
+    assert "nowhere" in states(run, "--app", "nowhere:app", *DB)["app"][0]
+    assert "agent.db is sound" in ended.out
+    assert "Python" in ended.out
+
+
+def test_the_app_of_the_project_that_cannot_be_loaded_is_a_problem_too(run: Run, tmp_path: Path) -> None:
+    Path("pyproject.toml").write_text('[tool.toolwright]\napp = "nowhere:app"\n')
+    assert "nowhere" in states(run)["app"][0]

@@ -11,6 +11,7 @@ from toolwright.testing.conformance import (
     CASES,
     EFFECTS,
     NEIGHBOURS,
+    NEWS,
     OWNERS,
     REPEATED,
     SESSION_WIDE,
@@ -54,6 +55,12 @@ async def test_every_store_gives_the_answer_that_was_lost_when_a_verb_is_repeate
 @pytest.mark.promise("EFF-09", "EFF-19")
 @pytest.mark.parametrize("case", TEXT, ids=str)
 async def test_every_store_keeps_text_with_every_character(case, database):
+    await check(case, database)
+
+
+@pytest.mark.promise("EFF-09", "EFF-12")
+@pytest.mark.parametrize("case", NEWS, ids=str)
+async def test_every_store_tells_who_waits_that_another_has_written(case, database):
     await check(case, database)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.conformance.databases import InBundles, InFile, InPostgres
 from tests.support import fail_after
-from toolwright.testing.conformance import EVENT_LOG, HISTORY, WHOLE_STORE_CASES, Case, Database
+from toolwright.testing.conformance import EVENT_LOG, HISTORY, SERVICE_NEWS, WHOLE_STORE_CASES, Case, Database
 
 
 @pytest.fixture(params=["sqlite", "sqlite with bundles", "postgres"])
@@ -30,6 +30,12 @@ async def test_every_store_tells_its_changes_in_one_order(case, whole):
 @pytest.mark.promise("EFF-09", "HTTP-01")
 @pytest.mark.parametrize("case", HISTORY, ids=str)
 async def test_every_store_lists_its_calls(case, whole):
+    await check(case, whole)
+
+
+@pytest.mark.promise("EFF-09", "EFF-12")
+@pytest.mark.parametrize("case", SERVICE_NEWS, ids=str)
+async def test_every_store_tells_who_waits_that_another_has_changed_something(case, whole):
     await check(case, whole)
 
 

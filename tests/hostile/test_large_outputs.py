@@ -1,6 +1,7 @@
 """Long outputs, long files and long arguments: the loop keeps turning."""
 
 import dataclasses
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -96,32 +97,34 @@ async def test_arguments_that_are_too_long_are_refused_and_long_ones_leave_the_l
             assert outcome.ok is fits
 
 
-def huge_values() -> dict[str, object]:
-    shared = ["x" * 1000] * 1000
-    doubled: list[object] = []
-    for _ in range(60):
-        doubled = [doubled, doubled]
-    return {
-        "numbers": [1.5] * (5 * MIB),
-        "lists": [[]] * (4 * MIB),
-        "one deep list over and over": [[[[[[[[]]]]]]]] * MIB,
-        "texts": ["x" * 100] * MIB,
-        "rows": {"rows": [{"id": 1, "name": "some name"}] * (2 * MIB)},
-        "a text in an object": {"a": {"b": "x" * (100 * MIB)}},
-        "the same list in many places": [shared] * 1000,
-        "doubled sixty times": doubled,
-        "fields": {f"field {number}": number for number in range(MIB)},
-        "bytes": [b"x" * (50 * MIB)],
-        "a text beyond ASCII in rows": [{"id": 1, "name": "é" * (50 * MIB)}],
-        "a key beyond ASCII": [{"é" * (50 * MIB): 1}],
-        "short texts in a table of tables": [[["x" * 4000] * 4] * 16] * 250,
-    }
+def doubled(times: int) -> list[object]:
+    value: list[object] = []
+    for _ in range(times):
+        value = [value, value]
+    return value
+
+
+HUGE: dict[str, Callable[[], object]] = {
+    "numbers": lambda: [1.5] * (5 * MIB),
+    "lists": lambda: [[]] * (4 * MIB),
+    "one deep list over and over": lambda: [[[[[[[[]]]]]]]] * MIB,
+    "texts": lambda: ["x" * 100] * MIB,
+    "rows": lambda: {"rows": [{"id": 1, "name": "some name"}] * (2 * MIB)},
+    "a text in an object": lambda: {"a": {"b": "x" * (100 * MIB)}},
+    "the same list in many places": lambda: [["x" * 1000] * 1000] * 1000,
+    "doubled sixty times": lambda: doubled(60),
+    "fields": lambda: {f"field {number}": number for number in range(MIB)},
+    "bytes": lambda: [b"x" * (50 * MIB)],
+    "a text beyond ASCII in rows": lambda: [{"id": 1, "name": "é" * (50 * MIB)}],
+    "a key beyond ASCII": lambda: [{"é" * (50 * MIB): 1}],
+    "short texts in a table of tables": lambda: [[["x" * 4000] * 4] * 16] * 250,
+}
 
 
 @pytest.mark.promise("SAFE-01", "OUT-05")
-@pytest.mark.parametrize("name", huge_values())
+@pytest.mark.parametrize("name", HUGE)
 async def test_a_huge_value_is_refused_without_being_encoded_whole(loop_watch, name):
-    value = huge_values()[name]
+    value = HUGE[name]()
 
     @tool
     async def give() -> object:

@@ -1,94 +1,97 @@
-"""A service behind a real server on a free port of this process, and clients of its event streams."""
+"""A server in this process that real clients connect to."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-import httpx
 import uvicorn
 
+from tests.support import fail_after
 from toolwright.http import Service
+from toolwright.http.connections import server_config
+
+
+class Reply:
+    """The raw answer to a request: its status, its headers with lower-case names, and its body."""
+
+    def __init__(self, raw: bytes) -> None:
+        head, _, self.body = raw.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        self.status = int(first.split(" ")[1]) if first else None
+        self.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+class Connection:
+    """A connection whose bytes the test writes itself."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, *parts: bytes) -> None:
+        self.writer.write(b"".join(parts))
+        await self.writer.drain()
+
+    async def reply(self) -> Reply:
+        """The next answer on the connection."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        length = Reply(head).headers.get("content-length")
+        return Reply(head + (await self.reader.readexactly(int(length)) if length else b""))
+
+    async def rest(self) -> bytes:
+        """All that comes until the server closes the connection."""
+        try:
+            return await self.reader.read()
+        except ConnectionError:
+            return b""
+
+
+class LiveServer:
+    """A server that listens on a port of loopback."""
+
+    def __init__(self, service: Service, port: int) -> None:
+        self.service = service
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+        self.host = f"Host: 127.0.0.1:{port}\r\n".encode()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            yield Connection(reader, writer)
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+
+@asynccontextmanager
+async def live(service: Service, **options: Any) -> AsyncIterator[LiveServer]:
+    """Serve until the end of the block."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(server_config(service, service.sign_in.limits, lifespan="on", **options))
+    serving = asyncio.ensure_future(server.serve(sockets=[listening]))
+    try:
+        async with fail_after(10):
+            while not server.started:
+                assert not serving.done(), serving
+                await asyncio.sleep(0)
+        yield LiveServer(service, listening.getsockname()[1])
+    finally:
+        service.stop()
+        server.should_exit = True
+        async with fail_after(10):
+            await serving
+        listening.close()
 
 
 @asynccontextmanager
 async def served(service: Service) -> AsyncIterator[str]:
     """The address of a service while it is served."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(service, log_config=None, lifespan="on", timeout_graceful_shutdown=5)
-    server = uvicorn.Server(config)
-    task = asyncio.ensure_future(server._serve([listening]))
-    try:
-        async with httpx.AsyncClient() as http:
-            address = f"http://127.0.0.1:{listening.getsockname()[1]}"
-            (await http.get(f"{address}/v1/health")).raise_for_status()
-        yield address
-    finally:
-        service.stop()
-        server.should_exit = True
-        await task
-        listening.close()
-
-
-class EventReader:
-    """Reads one stream of server-sent events."""
-
-    def __init__(self, response: httpx.Response) -> None:
-        self.response = response
-        self.last_id: str | None = None
-        self.heartbeats = 0
-        self._arrived = asyncio.Event()
-        self._lines = response.aiter_lines()
-
-    async def next(self) -> tuple[str, dict[str, Any]] | None:
-        """The type and the data of the next event; None at the end."""
-        kind, data = "message", ""
-        async for line in self._lines:
-            name, _, value = line.partition(": ")
-            if name == "id":
-                self.last_id = value
-                self._arrived.set()
-            elif name == "event":
-                kind = value
-            elif name == "data":
-                data += value
-            elif line.startswith(":"):
-                self.heartbeats += 1
-            elif line == "" and data:
-                return kind, json.loads(data)
-            elif line == "":
-                kind = "message"
-        return None
-
-    async def reached(self, number: int) -> None:
-        """Wait until the stream is at a number, while somebody reads it."""
-        while int(self.last_id or -1) < number:
-            self._arrived.clear()
-            await self._arrived.wait()
-
-    async def take(self, count: int) -> list[dict[str, Any]]:
-        """The next events, so many of them."""
-        found: list[dict[str, Any]] = []
-        while len(found) < count:
-            event = await self.next()
-            assert event is not None, "the stream ended"
-            found.append(event[1])
-        return found
-
-
-@asynccontextmanager
-async def following(
-    http: httpx.AsyncClient, address: str, after: str | int | None = None, path: str = "/v1/events", **query: str
-) -> AsyncIterator[EventReader]:
-    """A client that follows the events, from a number or from now on."""
-    headers = {"Accept": "text/event-stream"}
-    if after is not None:
-        headers["Last-Event-ID"] = str(after)
-    async with http.stream("GET", f"{address}{path}", params=query, headers=headers, timeout=30) as response:
-        assert response.status_code == 200, await response.aread()
-        assert response.headers["content-type"] == "text/event-stream"
-        yield EventReader(response)
+    async with live(service) as server:
+        yield server.url

@@ -42,7 +42,7 @@ PUBLIC = {
 """The routes that need no token: they tell nothing of the store, or what the request has is an authority of its own."""
 BODIES: dict[str, Any] = {"POST /v1/sessions": {"id": "own-new"}}
 """Bodies of requests that need more than the smallest one."""
-OF_NO_SESSION = {"tools", "tokens", "metrics"}
+OF_NO_SESSION = {"tools", "tokens", "logins", "metrics"}
 """First parts of paths of things that belong to no session."""
 
 
@@ -122,6 +122,7 @@ async def fill(runtime: Runtime, id: str) -> Things:
         "tools/name": "echo",
         "tools/tool": "echo",
         "tokens/token": "0000000000000000",
+        "logins/login": "0000000000000000",
     }
     return things
 

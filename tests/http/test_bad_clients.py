@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.http.live_server import LiveServer, live
+from tests.http.live import LiveServer, live
 from tests.support import fail_after
 from toolwright import App
 from toolwright.http import create_app

@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from tests.http.client import everyone, opened
-from tests.http.live import following, served
+from tests.http.live import served
+from tests.http.sse_client import following
 from tests.support import fail_after
 from toolwright import App, Runtime, ToolCall, tool
 from toolwright.http import create_app, events, sse
@@ -181,7 +182,7 @@ async def test_a_heartbeat_moves_the_place_of_a_client_that_wants_nothing_of_wha
     service = create_app(App(tools=[look]), file, authenticate=everyone())
     async with fail_after(30), httpx.AsyncClient() as http, served(service) as address:
         runtime = await service.open()
-        async with following(http, address, types="nothing") as stream:
+        async with following(http, address, types="session.removed") as stream:
             await runtime.session("s").run_batch(calls("a"))
             last = (await runtime.event_log()).last
             reading = asyncio.ensure_future(stream.next())
@@ -233,7 +234,8 @@ async def test_events_are_read_page_by_page_without_a_stream(file):
 
 @pytest.mark.promise("HTTP-02", "HTTP-05")
 async def test_a_client_that_another_server_told_more_gets_nothing_twice(file, monkeypatch):
-    monkeypatch.setattr(events, "POLL", 3600.0)  # this server looks once, and is nearly always behind from then on
+    # This server looks once, and is behind from then on.
+    monkeypatch.setattr(events.EventFeed, "_wait_for_more", lambda feed, patience: asyncio.sleep(3600.0))
     service = create_app(App(), file, authenticate=everyone())
     async with (
         fail_after(30),
@@ -243,7 +245,7 @@ async def test_a_client_that_another_server_told_more_gets_nothing_twice(file, m
         AsyncExitStack() as stack,
     ):
         await other.session("s").kv.set("a", 1)
-        first = await stack.enter_async_context(following(http, address, types="nothing"))
+        first = await stack.enter_async_context(following(http, address, types="session.removed"))
         reading = asyncio.ensure_future(first.next())
         await first.reached(1)
         await other.session("s").run_batch(calls("a", "b"))

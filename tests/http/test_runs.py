@@ -6,7 +6,8 @@ import httpx
 import pytest
 
 from tests.http.client import client_of, everyone, opened
-from tests.http.live import following, served
+from tests.http.live import served
+from tests.http.sse_client import following
 from tests.support import fail_after
 from toolwright import App, ToolContext, tool
 from toolwright.http import create_app

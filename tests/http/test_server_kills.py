@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.http.live import following
+from tests.http.sse_client import following
 from tests.support import fail_after
 from toolwright import Runtime
 from toolwright.testing import CrashKit, Zygote

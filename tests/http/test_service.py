@@ -85,10 +85,10 @@ async def test_a_request_that_does_not_fit_is_told_every_problem_and_changes_not
         assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
         assert sorted(problem["path"] for problem in refused.json()["problems"]) == ["$.id", "$.locale", "$.titel"]
         for path, problem in (
-            ("/v1/sessions?limit=0", "$.limit"),
-            ("/v1/sessions?limit=x", "$.limit"),
+            ("/v1/sessions?limit=0", "?limit"),
+            ("/v1/sessions?limit=x", "?limit"),
             ("/v1/sessions?lim=1", "?lim"),
-            ("/v1/sessions?limit=1&limit=2", "?"),
+            ("/v1/sessions?limit=1&limit=2", "?limit"),
         ):
             answer = await client.get(path)
             assert (answer.status_code, answer.json()["problems"][0]["path"]) == (422, problem)

@@ -17,7 +17,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from tests.http.live import EventReader
+from tests.http.sse_client import EventReader
 from tests.support import fail_after
 from toolwright.cli.app import app as command
 

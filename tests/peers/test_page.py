@@ -190,6 +190,18 @@ async def test_a_tool_is_tried_with_a_form_made_from_its_schema(desk: Window) ->
 
 
 @pytest.mark.promise("UI-01")
+async def test_a_tool_that_an_earlier_call_holds_up_says_which(desk: Window, server: Server) -> None:
+    asked = await server.call("ask_person", session="page")
+    await desk.go("tools/book")
+    await desk.page.get_by_label("account *").fill("ann")
+    await desk.page.get_by_label("amount *").fill("1")
+    await desk.page.get_by_role("button", name="Run").click()
+
+    await expect(desk.page.get_by_text("an earlier call of the session has what it waits for")).to_be_visible()
+    await expect(desk.page.get_by_role("link", name=asked["call_id"])).to_be_visible()
+
+
+@pytest.mark.promise("UI-01")
 async def test_wrong_arguments_are_told_as_the_model_reads_them(desk: Window) -> None:
     await desk.go("tools/add")
     await desk.page.get_by_role("button", name="Run").click()

@@ -4,7 +4,9 @@ import email.utils
 import time
 import traceback
 
+import httpx2
 import pytest
+from openai import AsyncOpenAI
 
 from tests.providers.conftest import asked
 from tests.providers.dialects import CHAT, MESSAGES, RESPONSES
@@ -197,3 +199,16 @@ async def test_an_endless_error_is_bounded(model, server):
     with pytest.raises(ModelError) as told:
         await model.complete(HELLO)
     assert told.value.code in ("unavailable", "bad_answer")
+
+
+@pytest.mark.promise("TURN-02")
+async def test_a_server_to_which_no_connection_is_made_is_told_apart_from_a_silent_one():
+    class Unreachable(httpx2.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            raise httpx2.ConnectTimeout("no answer", request=request)
+
+    http = httpx2.AsyncClient(transport=Unreachable())
+    async with AsyncOpenAI(api_key=KEY, max_retries=0, http_client=http) as client:
+        with pytest.raises(ModelError, match="no connection in time") as told:
+            await CHAT.kind("a-model", client=client).complete(HELLO)
+    assert (told.value.code, told.value.retry) == ("unavailable", True)

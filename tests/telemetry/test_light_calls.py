@@ -32,7 +32,7 @@ from opentelemetry.sdk.metrics.view import (
     View,
 )
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import SpanLimits, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
@@ -99,8 +99,8 @@ def _told(span: Any, known: dict[int, int], traces: list[int]) -> dict[str, Any]
         "scope": span.instrumentation_scope,
         "info": str(vars(span)["_instrumentation_info"]),
         "json": sorted(json.loads(span.to_json())),
-        "type": type(span),
-        "copied": dict(copy.deepcopy(span).attributes) == dict(span.attributes),
+        "type": isinstance(span, ReadableSpan),
+        "copied": [each(span).to_json() == span.to_json() for each in (copy.copy, copy.deepcopy)],
     }
 
 

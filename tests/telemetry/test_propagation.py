@@ -92,6 +92,16 @@ async def test_the_numbers_of_a_worker_are_those_that_prometheus_gets(traced, tm
     assert not traced.metrics().get("toolwright.runs.started")  # the worker is closed
 
 
+async def test_the_workers_of_two_apps_with_one_provider_are_both_counted(traced, tmp_path):
+    async with fail_after(60):
+        for place in ("a.db", "b.db"):
+            app = App(tools=[work], telemetry=traced.telemetry())
+            async with app.open(tmp_path / place, worker=True) as runtime:
+                await (await runtime.session("s").spawn("work")).wait()
+                (started,) = traced.metrics()["toolwright.runs.started"]
+                assert started.value == 1
+
+
 async def test_what_is_asked_over_http_is_in_the_trace_of_the_client(traced):
     app = App(tools=[work], model=ScriptedModel(["Yes."]), telemetry=traced.telemetry())
     trace = f"00-{0xABC:032x}-{0xDEF:016x}-01"

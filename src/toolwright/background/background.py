@@ -27,8 +27,8 @@ class Background:
     """The store of background runs, and the worker that runs them here, if this runtime has one.
 
     `worker` is True for a worker from the beginning, False for none, and None for one that begins when this runtime
-    first starts a run or a schedule. `duties` is its work beside runs. `driver` brings work to it, and `cancel_run`
-    cancels a run by its id.
+    first starts a run or a schedule. `duties` is its work beside runs, and `next_duty` gives the instant of the next of
+    it that nobody tells of. `driver` brings work to it, and `cancel_run` cancels a run by its id.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class Background:
         duties: Sequence[Duty],
         driver: Driver,
         cancel_run: Callable[[str, str], Awaitable[object]],
+        next_duty: Callable[[], float | None] = lambda: None,
     ) -> None:
         self.shared = shared
         self.sessions = sessions
@@ -47,6 +48,7 @@ class Background:
         self.driver = driver
         self._wanted = worker
         self._duties = duties
+        self._next_duty = next_duty
         self._drained = False
         desk = RuntimeDesk(
             lambda: derived_key(shared.effects.waits.secret, "driver").hex()[:16],
@@ -69,7 +71,7 @@ class Background:
     @cached_property
     def watch(self) -> ChangeWatch:
         """Wakes the waiters for a run here when it changed."""
-        return ChangeWatch(self.store, self.shared.clock, alone=self.shared.alone)
+        return ChangeWatch(self.store, self.shared.clock, self.shared.news)
 
     def enter(self, call: CallKey) -> None:
         """Let the call of a run be sent signals, also before it begins."""
@@ -140,7 +142,9 @@ class Background:
             context = copy_context()
             context.run(CURRENT.set, None)
             chores = [duty.take for duty in self._duties]
-            self.worker = context.run(Worker, self.store, self.shared, self.sessions, self.watch, chores, self.driver)
+            self.worker = context.run(
+                Worker, self.store, self.shared, self.sessions, self.watch, chores, self.driver, self._next_duty
+            )
             context.run(self.driver.serve)
             if self._feeder is not None:
                 context.run(self._feeder.sweep)

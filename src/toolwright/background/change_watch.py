@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Iterable
 
 from toolwright.clock import Clock, Timer
+from toolwright.effects.store_news import Listening, StoreNews
 from toolwright.errors import RuntimeClosed, StoreError
 from toolwright.log_fields import log_fields
 from toolwright.stores.contracts.journal import Cursor
@@ -16,8 +17,8 @@ from toolwright.stores.contracts.run_store import RunStore
 
 log = logging.getLogger("toolwright.background")
 
-POLL = 0.2
-"""Seconds between two looks at the changes of other processes, while there are watchers here."""
+RETRY = 1.0
+"""Seconds after which the changes of other processes are read again, where they could not be read."""
 
 
 class Watcher:
@@ -30,15 +31,17 @@ class Watcher:
 
 
 class ChangeWatch:
-    """All watchers of runs of one store. `alone` means that no other process can change any."""
+    """All watchers of runs of one store, which `news` tell of the changes of other processes."""
 
-    def __init__(self, store: RunStore, clock: Clock, *, alone: bool) -> None:
+    def __init__(self, store: RunStore, clock: Clock, news: StoreNews) -> None:
         self._store = store
         self._clock = clock
-        self._alone = alone
+        self._news = news
         self._watchers: dict[str, list[Watcher]] = {}
         self._cursor: Cursor | None = None
+        self._listening: Listening | None = None
         self._timer: Timer | None = None
+        self._look_again = False
         self._looking: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -59,7 +62,7 @@ class ChangeWatch:
             RuntimeClosed: watchers are not told any more.
         """
         self._require_open()
-        if not self._alone and not self._watchers:
+        if self._news.comes and not self._watchers:
             await self._look()
             self._require_open()
         watcher = Watcher()
@@ -75,6 +78,8 @@ class ChangeWatch:
             watchers.remove(watcher)
             if not watchers:
                 del self._watchers[id]
+            if not self._watchers:
+                self._stop_listening()
 
     def rearm(self, watcher: Watcher) -> None:
         """Watch for the next change. The store is to be read after this, and not before.
@@ -89,9 +94,7 @@ class ChangeWatch:
     def close(self) -> None:
         """Look no more; remaining watchers are woken, and may watch no longer."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._stop_listening()
         if self._looking is not None:
             self._looking.cancel()
         self.ring(list(self._watchers))
@@ -101,11 +104,22 @@ class ChangeWatch:
             raise RuntimeClosed("The runtime is closed; open another")
 
     def _arm(self) -> None:
-        if not self._alone and not self._closed and self._timer is None and self._looking is None and self._watchers:
-            self._timer = self._clock.call_at(self._clock.monotonic() + POLL, self._wake)
+        if self._listening is None and self._watchers and not self._closed:
+            self._listening = self._news.listen(self._look_soon)
 
-    def _wake(self) -> None:
-        self._timer = None
+    def _stop_listening(self) -> None:
+        if self._listening is not None:
+            self._listening.stop()
+            self._listening = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look_soon(self) -> None:
+        if self._looking is not None:
+            self._look_again = True
+            return
+        self._look_again = False
         self._looking = asyncio.ensure_future(self._look())
         self._looking.add_done_callback(self._looked)
 
@@ -118,9 +132,18 @@ class ChangeWatch:
                     task.exception(),
                     extra=log_fields("runs.not_read"),
                 )
-            self._arm()
+            if self._look_again and not self._closed:
+                self._look_soon()
 
     async def _look(self) -> None:
-        with contextlib.suppress(StoreError):  # it is tried again
+        try:
             self._cursor, ids = await self._store.changed(self._cursor)
-            self.ring(ids)
+        except StoreError:  # it is tried again
+            if self._listening is not None and self._timer is None:
+                self._timer = self._clock.call_at(self._clock.monotonic() + RETRY, self._try_again)
+            return
+        self.ring(ids)
+
+    def _try_again(self) -> None:
+        self._timer = None
+        self._look_soon()

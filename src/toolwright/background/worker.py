@@ -28,8 +28,14 @@ LEASE = 30.0
 """Seconds that a worker may be silent before another takes its runs."""
 RENEW = 10.0
 """Seconds between two renewals."""
-LOOK = 0.5
-"""Seconds between two looks for something to do."""
+LOOK = 2.0
+"""Seconds between two looks for runs whose lease has ended, of which nobody tells."""
+LOOK_ALONE = 0.5
+"""Seconds between two looks for something to do, where no store tells any news."""
+LONGEST_LOOK = 30.0
+"""Seconds between two looks for all there may be to do, where nobody tells of anything."""
+SHORTEST_PAUSE = 0.1
+"""Seconds between two looks, where each finds that something should be done by now."""
 WATCH = 1.0
 """Seconds between two looks at a run that was brought here and that another worker has."""
 
@@ -101,6 +107,7 @@ class Worker:
         watch: ChangeWatch,
         chores: Sequence[Chore],
         driver: Driver,
+        next_chore: Callable[[], float | None] = lambda: None,
     ) -> None:
         self.name = f"worker_{uuid7()}"
         self.capacity = shared.policy.background_per_worker
@@ -112,6 +119,10 @@ class Worker:
         self._clock = shared.clock
         self._watch = watch
         self._chores = chores
+        self._next_chore = next_chore
+        self._next_look = 0.0
+        self._told = True
+        """True when somebody has told of something to do since the last look."""
         self._driver = driver
         self._known = asyncio.Event()
         """Set when the store knows of it: before that it may claim nothing."""
@@ -130,6 +141,7 @@ class Worker:
         self._ended = False
         self.lost: asyncio.Future[StoreLost] = asyncio.get_running_loop().create_future()
         """Done when the file of its store was deleted or replaced: its work can never be written any more."""
+        self._listening = shared.news.listen(self.poke)
         self._loop = asyncio.ensure_future(self._serve())
 
     @property
@@ -168,6 +180,7 @@ class Worker:
             self._fewer.clear()
             await self._pause(left, self._fewer)
         self._ended = True
+        self._listening.stop()
         self._wake.set()
         # Not cancelled: a run that is just being claimed would have no worker until the lease ends.
         await self._loop
@@ -196,18 +209,32 @@ class Worker:
 
     async def _serve(self) -> None:
         while True:
+            late = self._clock.monotonic() >= self._next_look
+            self._told = late or self._wake.is_set() or not self._shared.news.comes
             self._wake.clear()
             if self._ended:
                 return
             await self._try(self._hold_on())
             if not self._stopping:
                 await self._try(self._driver.look())
-            await self._pause(LOOK, self._wake)
+            await self._pause(self._patience(), self._wake)
+
+    def _patience(self) -> float:
+        """Seconds until something must be done, whatever anybody tells."""
+        look = LOOK if self._shared.news.comes and self._driver.claims else LOOK_ALONE
+        patience = min(look, self._renewed + RENEW - self._clock.monotonic())
+        next_at = self._next_chore()
+        if next_at is not None:
+            patience = min(patience, next_at - self._clock.now())
+        return max(patience, SHORTEST_PAUSE)
 
     async def take(self) -> None:
         """Do what is to be done in the store, and claim the runs that there is room for."""
-        for chore in self._chores:
-            await self._try(self._do(chore))
+        next_at = self._next_chore()
+        if self._told or (next_at is not None and next_at <= self._clock.now()):
+            self._next_look = self._clock.monotonic() + LONGEST_LOOK
+            for chore in self._chores:
+                await self._try(self._do(chore))
         await self._try(self._claim())
 
     async def work(self, id: str) -> WorkResult:

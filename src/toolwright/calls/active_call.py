@@ -1,8 +1,8 @@
 """A call on its way, from its submission to its outcome. Owns what is known of it; each stage owns what it does.
 
 `ActiveCall` is a `PreparedCall` with a phase and parts, each of which one stage writes: its ticket (admission), its
-record, its `Past` (journal) and its `Suspension` (steps and waits). Parts and fields that few calls need are made when
-they are used: until then the class has their default. The batch of a call is an `OwnerBatch`.
+record, its `Past` (journal) and its `Suspension` (steps and waits). Parts that few calls need are made when they are
+used. The batch of a call is an `OwnerBatch`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from msgspec import Struct, field
 from toolwright.calls.context import BatchContext, ToolPlan
 from toolwright.calls.environment import CallEnvironment
 from toolwright.calls.policy import Policy
-from toolwright.calls.prepare.prepare import EMPTY, PreparedCall
+from toolwright.calls.prepare.prepare import PreparedCall
+from toolwright.calls.quick_fields import quick_fields
 from toolwright.calls.record import CallRecord
 from toolwright.calls.redactor import Stream
 from toolwright.calls.schedule.admission import Ticket
@@ -159,6 +160,7 @@ class Past(Struct):
     """True while somebody may have the key of its completion from the execution that was cut off."""
 
 
+@quick_fields
 class Remembered(Struct, gc=False):
     """A call that was given an id, as it was given: a hook may replace its arguments later. `journal/memory.py` alone
     makes and writes it.
@@ -205,113 +207,68 @@ class Reports(Struct):
     warned: bool = False
 
 
-class ActiveCall(PreparedCall):
+_LATER: Any = None
+"""In the place of a part that a later stage makes, before anybody asks for it."""
+
+
+@quick_fields
+class ActiveCall(PreparedCall, eq=False):
     """One call from its submission to its outcome. It has exactly one outcome, whatever happens."""
 
-    # What every call is asked for: to find the default of a class takes ten times as long as to read one of these.
-    __slots__ = (
-        "answer",
-        "arguments",
-        "asked",
-        "attempt",
-        "call_id",
-        "cancel_reason",
-        "deadline",
-        "decided_by",
-        "decision",
-        "env",
-        "handed_over",
-        "key",
-        "name",
-        "named",
-        "outcome",
-        "owner",
-        "parent_id",
-        "past",
-        "phase",
-        "plan",
-        "position",
-        "queue_deadline",
-        "ran",
-        "raw",
-        "record",
-        "refused",
-        "remembered",
-        "repeated",
-        "reports",
-        "sharers",
-        "shares",
-        "source",
-        "span",
-        "started",
-        "suspension",
-        "task",
-        "ticket",
-        "tool",
-    )
-
-    record: CallRecord
-    plan: ToolPlan
-    ticket: Ticket | None
-    phase: Phase
+    env: CallEnvironment[ActiveCall]
+    owner: OwnerBatch
+    position: int
+    record: CallRecord = _LATER
+    plan: ToolPlan = _LATER
+    ticket: Ticket | None = None
+    phase: Phase = NEW
     # --- journal/: its identity in a store; its entry in the memory of this process; the call whose execution it
     # shares, and those that share its own; the intent of a call that was refused before it could run, to be written
     # together with its outcome; what was known of it before.
-    key: CallKey | None
-    remembered: Remembered | None
-    shares: ActiveCall | None
-    sharers: tuple[ActiveCall, ...]
-    refused: Intent | None
-    past: Past | None
+    key: CallKey | None = None
+    remembered: Remembered | None = None
+    shares: ActiveCall | None = None
+    sharers: tuple[ActiveCall, ...] = ()
+    refused: Intent | None = None
+    past: Past | None = None
     # True once the journal has written, together with its intent, that it starts.
-    start_written = False
+    start_written: bool = False
     # --- authorise/: the task that asks a person about it; True once a person approved it.
     asking: asyncio.Task[None] | None = None
-    asked: bool
-    # --- execute/: why it stops, its time, and where its code runs.
-    expired = False
-    cancel_reason: str | None
-    deadline: Expiring | None
-    queue_deadline: Expiring | None
+    asked: bool = False
+    # --- execute/: how often it was tried, and whether its code ran; why it stops, its time, and where its code runs.
+    attempt: int = 0
+    ran: bool = False
+    started: float | None = None
+    # True once its code waits, and so has a task of its own, which `task` is until the call ends.
+    in_task: bool = False
+    task: asyncio.Task[None] | None = None
+    handed_over: bool = False
+    expired: bool = False
+    cancel_reason: str | None = None
+    deadline: Expiring | None = None
+    queue_deadline: Expiring | None = None
     executor: Executor | None = None
     late: asyncio.Task[None] | None = None
-    reruns = 0
+    reruns: int = 0
     # Why nothing that it does can be recorded any more.
     fault: Exception | None = None
     # The span of the call, where the runtime is traced.
-    span: CallSpan | None
+    span: CallSpan | None = None
     # --- suspend/
-    suspension: Suspension | None
-    reports: Reports | None
+    suspension: Suspension | None = None
+    reports: Reports | None = None
     # --- nesting: how many calls are above it, of which each made the next; the ids of the calls that it made; the
     # sessions that it opened.
-    depth = 0
+    depth: int = 0
     made: dict[str, int] | None = None
     # The batches that it made and that run.
     nested: tuple[Any, ...] = ()
     # How often it asked sub-agents, by attempt and question.
     asked_agents: dict[str, int] | None = None
     # True once their unfinished turns were ended, at the end of the call.
-    agents_ended = False
+    agents_ended: bool = False
     opened: Mapping[str, Any] = MappingProxyType({})
-
-    def fill(self, env: CallEnvironment[ActiveCall], owner: OwnerBatch, position: int) -> None:
-        """Fill in a new call. A constructor with arguments would take longer."""
-        self.env = env
-        self.owner = owner
-        self.position = position
-        self.phase = NEW
-        self.raw = EMPTY
-        self.source = "model"
-        self.tool = self.arguments = self.outcome = self.answer = self.parent_id = None
-        self.decided_by = self.decision = self.ticket = self.key = self.shares = self.past = None
-        self.refused = self.cancel_reason = self.deadline = self.queue_deadline = self.suspension = self.reports = None
-        self.remembered = self.span = None
-        self.sharers = ()
-        self.attempt = 0
-        self.named = self.repeated = self.asked = self.ran = self.handed_over = False
-        self.started: float | None = None
-        self.task: asyncio.Task[None] | None = None
 
     @property
     def waiting(self) -> bool:

@@ -15,15 +15,16 @@ from typing import Any
 
 from toolwright import jsonx
 from toolwright.argument_checks import require_text, unusable
-from toolwright.calls.active_call import NEW, QUEUED, STARTED, UNRECORDED, ActiveCall, OwnerBatch, about
+from toolwright.calls.active_call import NEW, QUEUED, UNRECORDED, ActiveCall, OwnerBatch, about
 from toolwright.calls.authorise.authorise import authorise
 from toolwright.calls.authorise.loop_detection import find_loops
 from toolwright.calls.conclude import end_now
 from toolwright.calls.context import BatchContext, ToolPlan
+from toolwright.calls.early_queue import EarlyQueue
 from toolwright.calls.environment import MOST_BATCHES_BEFORE_YIELD
 from toolwright.calls.execute.cancel import cancel
 from toolwright.calls.execute.execute import CallTicket, Lane
-from toolwright.calls.execute.timeout import end_queue_time, limit_queue, timeout_of
+from toolwright.calls.execute.timeout import limit_queue, timeout_of
 from toolwright.calls.failures import lacks_secrets
 from toolwright.calls.nesting import child_id, nearest_running, nested_too_deeply, not_held
 from toolwright.calls.prepare.before_hooks import broken, run_before_hooks
@@ -61,6 +62,7 @@ class Batch:
         "_calls",
         "_ended",
         "_failed_call",
+        "_given_secret",
         "_launch",
         "_left",
         "_names",
@@ -111,7 +113,7 @@ class Batch:
         self._launch: Launch | None = None
         self._watchers: Watchers | None = None
         self._all_well = True
-        self._prepares = False
+        self._prepares = self._given_secret = False
         self._calls = self._prepare(calls, snapshot, nested_source)
         self._left = left = len(self._calls)
         self._outcomes: list[ToolOutcome | None] = [None] * left
@@ -131,15 +133,14 @@ class Batch:
         if type(given) is not list and (isinstance(given, (str, Mapping)) or not isinstance(given, Iterable)):
             raise unusable("batch", given, "a list of calls")
         for position, each in enumerate(given):
-            call = ActiveCall()
-            call.fill(env, self, position)
+            call = ActiveCall(env, self, position)
             prepare(call, each, snapshot, seen, most, unchecked)
             raw, tool, given_secret = call.raw, call.tool, False
             if tool is not None:
                 if tool.prepare is not None:
                     self._prepares = True
                 if tool.definition.secret is not None:
-                    given_secret = True
+                    given_secret = self._given_secret = True
                     learn_secret(call, at_once=at_once)
             if parent is not None:
                 call.parent_id, call.source, call.depth = parent.call_id, nested_source, parent.depth + 1
@@ -181,11 +182,11 @@ class Batch:
             raise
         queued = env.monotonic()
         offset = clock.now() - queued
-        redactor, session, recorder = env.redactor, env.session_id, self.context.recorder
+        session, recorder = env.session_id, self.context.recorder
+        plain = env.redactor is None and not self._given_secret
         open_record = recorder.open_record
         for call in calls:
             tool = call.tool
-            plain = redactor is None and (tool is None or tool.definition.secret is None)
             call.record = record = CallRecord(
                 session,
                 id,
@@ -365,6 +366,17 @@ class Batch:
         ended = len(self._outcomes) - self._left
         return f"<Batch {self.id!r}: {ended} of {len(self._outcomes)} calls finished>"
 
+    async def launched(self) -> None:
+        """Wait until the journal has the calls, and each is on its way or has its outcome.
+
+        Raises:
+            StoreError: the calls could not be recorded.
+        """
+        if self._launch is not None:
+            await self._launch.done()
+        if self.failed is not None:
+            raise self.failed
+
     async def settled(self) -> None:
         """Wait until every call has its outcome, whatever it is."""
         if self._left:
@@ -480,10 +492,11 @@ class Launch:
         "_calls",
         "_context",
         "_driver",
+        "_early",
         "_env",
-        "_knows_one",
         "_lane",
         "_limits",
+        "_plans",
         "_prepares",
         "_was_left",
     )
@@ -495,8 +508,10 @@ class Launch:
         self._prepares = prepares
         self._context = context = batch.context
         self._env = context.env
+        # By tool; calls with a timeout of their own have plans of their own.
+        self._plans: dict[Tool, ToolPlan] = context.plans if batch.timeout is None else {}
         self._driver: asyncio.Task[None] | None = None
-        self._knows_one = False  # True once the journal knew a call that was queued early
+        self._early: EarlyQueue | None = None  # until the journal has answered
         self._called_off: dict[int, str] = {}  # reasons by the positions of calls that were stopped before the launch
         self._lane = Lane(context.env, copy_context())
         self._above: Ticket | None = None
@@ -530,6 +545,11 @@ class Launch:
             self._lane.take_first_steps()
         else:
             self._launch()
+
+    async def done(self) -> None:
+        """Wait until there is nothing more to be waited for before the launch."""
+        if self._driver is not None:
+            await asyncio.wait({self._driver})
 
     def call_off(self) -> bool:
         """Stop the wait before the launch; False when there is none."""
@@ -654,14 +674,16 @@ class Launch:
     def _launch(self, again: ActiveCall | None = None) -> None:
         """Authorise and schedule each call, or one that waited. The schedule starts it when its turn comes."""
         batch, context, policy = self._batch, self._context, self._context.policy
-        siblings = None if self._above is None else ClaimIndex()
+        siblings, plans = None if self._above is None else ClaimIndex(), self._plans
         calls = list(self._calls) if again is None else [again]
         if again is None and policy.on_loop != "ignore":
             new = [call for call in calls if call.outcome is None and call.answer is None]
             for looping, warning in find_loops(context.loops, new, policy):
                 publish(self._env, looping, CallWarning(*about(looping), "loop", warning))
-        if self._lane.waits_for_journal:
-            self._continue_early(calls)
+        if self._early is not None:
+            all_stopped, stopped = batch.stop_reason is not None, self._called_off
+            self._early.close(calls, {call for call in calls if all_stopped or call.position in stopped})
+            self._early = None
         for call in calls:
             tool, stop_reason = call.tool, batch.stop_reason or self._called_off.get(call.position)
             if call.phase is not NEW or (call.shares is not None and stop_reason is None):
@@ -671,7 +693,7 @@ class Launch:
                 continue
             if call.past is not None and stop_reason is None and wait_again(call, call.past, self._launch):
                 continue
-            plan = self._plan(call, tool)
+            plan = call.plan = plans.get(tool) or self._plan(tool)
             if plan.allowed_by is None:
                 verdict = authorise(call, context.judge, approved=call.asked)
                 if call.outcome is not None:
@@ -710,19 +732,16 @@ class Launch:
         if queue_timeout is not None:
             limit_queue(call, queue_timeout)
 
-    def _plan(self, call: ActiveCall, tool: Tool) -> ToolPlan:
+    def _plan(self, tool: Tool) -> ToolPlan:
+        """Make the plan of a tool, which is in `_plans` from then on."""
         context, timeout = self._context, self._batch.timeout
         plan = context.plans.get(tool) or context.plan(tool, timeout_of(tool.definition, context.policy))
         if timeout is not None:
-            plan = plan.with_timeout(context.env.deadlines, timeout)
-        call.plan = plan
+            plan = self._plans[tool] = plan.with_timeout(context.env.deadlines, timeout)
         return plan
 
-    # --- calls that are queued while the journal writes their intents
-
     def _queue_early(self) -> None:
-        """Queue the calls before the journal writes their intents: it writes the start of those whose turn it is with
-        their intent, in one commit.
+        """Queue the calls before the journal writes their intents, where nothing must be waited for between.
 
         Calls keep their order, so this ends at the first one that must be judged.
         """
@@ -731,37 +750,19 @@ class Launch:
             return
         if self._was_left or self._called_off:
             return
-        self._lane.waits_for_journal = True
+        self._early = EarlyQueue(self._lane, self._env.admission)
         for call in self._calls:
             if call.outcome is None and call.answer is None and call.tool is not None and call.phase is NEW:
-                plan = self._plan(call, call.tool)
+                plan = call.plan = self._plans.get(call.tool) or self._plan(call.tool)
                 if plan.allowed_by is None:
                     return
                 call.decided_by = plan.allowed_by or call.decided_by
                 self._queue(call, plan)
 
-    def _continue_early(self, calls: list[ActiveCall]) -> None:
-        """The journal has answered: start the calls whose turn it is, unless one of the batch is known to it. Then the
-        others leave the queue, and each call is treated by what is known of it."""
-        if self._batch.stop_reason is not None or self._called_off or self._knows_one:
-            self.leave_queue([call for call in calls if not (call.start_written and self._may_start(call))])
-        self._lane.waits_for_journal = False
-        for call in calls:
-            if call.phase is STARTED and call.ticket is not None:
-                call.ticket.write_start()  # type: ignore[attr-defined]
-
-    def _may_start(self, call: ActiveCall) -> bool:
-        return self._batch.stop_reason is None and call.position not in self._called_off
-
     def leave_queue(self, calls: Sequence[ActiveCall]) -> None:
         """Take calls that were queued early, and have not started, out of the order."""
-        self._knows_one = True
-        for call in reversed(calls):  # the last first, so that none gets the turn of another
-            if call.ticket is not None and call.phase in (QUEUED, STARTED):
-                self._env.admission.withdraw(call.ticket)
-                if call.queue_deadline is not None:
-                    end_queue_time(call)
-                call.ticket, call.phase = None, NEW
+        if self._early is not None:
+            self._early.leave(calls)
 
     def _limits_with(self, tool_limit: Limit) -> tuple[Limit, ...]:
         """The slots of a call whose tool has a limit; an ancestor's slot serves its nested calls too."""

@@ -40,29 +40,27 @@ async def _finish_late(call: ActiveCall, result: object) -> None:
 
 def give(call: ActiveCall, outcome: ToolOutcome) -> None:
     """Give a call its outcome and release its claims and slots, once the journal has it."""
-    suspension, past = call.suspension, call.past
+    env, ticket, suspension, past = call.env, call.ticket, call.suspension, call.past
     taken = suspension is not None and suspension.key_taken
-    if (taken or (past is not None and _may_have_key_out(call, past, outcome))) and call.env.journal.will_record(
+    if (taken or (past is not None and _may_have_key_out(call, past, outcome))) and env.journal.will_record(
         call, outcome
     ):
         if suspension is not None:
             suspension.key_taken = False
         if past is not None:
             past.key_out = False
-        call.env.hold_task(call.env.loop.create_task(_end_completion(call, outcome)))
+        env.hold_task(env.loop.create_task(_end_completion(call, outcome)))
         return
     if (past is not None or call.asked_agents is not None) and _may_leave_agents(call, outcome):
-        call.env.hold_task(call.env.loop.create_task(_end_agents(call, outcome)))
+        env.hold_task(env.loop.create_task(_end_agents(call, outcome)))
         return
-    env, ticket = call.env, call.ticket
-    if call.key is not None and ticket is not None and not ticket.done and call not in env.lingering:
-        # Its code has ended: others may have its claims and slots. The journal lets a call that conflicts begin when
-        # this outcome is written: after a crash, what came first must have come first.
-        recorded = env.journal.concluded(call, outcome, _recorded)
-        env.admission.finish(ticket)
-    else:
-        recorded = env.journal.concluded(call, outcome, _recorded)
-    if not recorded:
+    if ticket is not None and call in env.lingering:
+        ticket = None  # Code that was given up, and still runs, holds its claims.
+    if not env.journal.concluded(call, outcome, _recorded):
+        if ticket is not None:
+            # Its code has ended: others may have its claims and slots. The journal lets a call that conflicts begin
+            # when this outcome is written: after a crash, what came first must have come first.
+            env.admission.finish(ticket)
         return
     if call.sharers:
         _recorded(call, outcome, None)
@@ -70,7 +68,7 @@ def give(call: ActiveCall, outcome: ToolOutcome) -> None:
     if call.reports is not None:
         _publish_rest(call)
     call.owner.call_concluded(call, outcome, env.monotonic())
-    if ticket is not None and not ticket.done and call not in env.lingering:
+    if ticket is not None:
         env.admission.finish(ticket)
         if ticket.parent is None:
             call.ticket = None  # The two know each other, and nobody asks for either any more.

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.argument_checks import require_count
+from toolwright.calls.quick_fields import quick_fields
 from toolwright.clock import Clock, rfc3339
 from toolwright.event_bus import Channel
 from toolwright.events import BatchFinished, BatchStarted, CallFinished, CallStarted
@@ -23,6 +24,7 @@ from toolwright.tools.outcome import ToolOutcome
 log = logging.getLogger("toolwright.calls")
 
 
+@quick_fields
 class CallRecord(Struct, gc=False):
     """The record of one call: opened before the tool runs, closed after it.
 

@@ -48,10 +48,13 @@ class Finding(Struct, frozen=True):
     remedy: str = ""
 
 
-async def examine(store: str | None, app: App | None) -> list[Finding]:
-    """Look at everything; `store` and `app` where there are any."""
+async def examine(store: str | None, app: App | ToolwrightError | None) -> list[Finding]:
+    """Look at everything; `store` and `app` where there are any, or why the app cannot be loaded."""
     found = [_versions(), *_extras(), _clock()]
-    if app is not None:
+    if isinstance(app, ToolwrightError):
+        said, _, remedy = str(app).rpartition("; ")
+        found.append(Finding("app", "problem", said or remedy, remedy if said else ""))
+    elif app is not None:
         found.append(_app(app))
     if store is None:
         said = "No store is named, so that everything would be in memory"

@@ -109,7 +109,7 @@ class Driver(Protocol):
         ...
 
     async def look(self) -> None:
-        """A round of the worker: called twice a second, when this process wrote new work, and never twice at once."""
+        """A round of the worker: called from time to time and when there are news, and never twice at once."""
         ...
 
     async def offer(self, work: Work) -> None:

@@ -1,4 +1,4 @@
-"""The driver of the store itself: each worker looks for work in it, twice a second and when it is poked."""
+"""The driver of the store itself: each worker looks for work in it when there are news, or it is poked."""
 
 from __future__ import annotations
 

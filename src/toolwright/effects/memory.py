@@ -6,6 +6,7 @@ their model. Several stores may share one database, as several processes share a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,6 +50,7 @@ class MemoryStore:
         self._given_up: set[CallKey] = set()  # forgotten or released here, and not begun here since
         self.secret = database.secret
         self.owner = uuid7()
+        self._writes = 0
         database.owners.add(self.owner)
 
     @property
@@ -59,8 +61,26 @@ class MemoryStore:
     def waits(self) -> MemoryStore:
         return self
 
+    async def news(self, after: Cursor | None, patience: float, *, own: bool = False) -> Cursor:
+        database, loop = self._database, asyncio.get_running_loop()
+        until = loop.time() + patience
+        while True:
+            others = database.writes - self._writes
+            if after is None:
+                return f"{others} {self._writes}"
+            seen, written = map(int, after.split())
+            if others > seen or (own and self._writes > written):
+                return f"{others} {self._writes}"
+            if loop.time() >= until:
+                return after
+            await asyncio.wait({database.changed()}, timeout=until - loop.time())
+
     async def close(self) -> None:
-        self._database.owners.discard(self.owner)
+        self._database.end(self.owner)
+
+    def _wrote(self) -> None:
+        self._writes += 1
+        self._database.wrote()
 
     # --- calls that are stored elsewhere, and only their effects here
 
@@ -103,6 +123,7 @@ class MemoryStore:
                 known[intent.key] = replace(call.entry, owner=call.owner)
         others = {entry.owner for entry in known.values() if entry.outcome is None and entry.owner != self.owner}
         if others.isdisjoint(self._database.owners):
+            self._wrote()
             self._given_up.difference_update(intent.key for intent in intents)
             for intent in intents:
                 entry = known.get(intent.key)
@@ -164,6 +185,7 @@ class MemoryStore:
         if call is None or call.entry is None:
             return False
         call.entry = replace(call.entry, started_at=started_at)
+        self._wrote()
         return True
 
     async def start_all(self, starts: Sequence[tuple[CallKey, float]]) -> None:
@@ -180,6 +202,7 @@ class MemoryStore:
         began = call.entry.started_at if started_at is None else started_at
         call.entry = replace(call.entry, outcome=outcome, started_at=began, finished_at=finished_at)
         call.over = True
+        self._wrote()
         return True
 
     async def finish_all(self, ended: Sequence[Ended]) -> None:
@@ -202,6 +225,7 @@ class MemoryStore:
             return key in self._given_up and key not in self._calls
         del self._calls[key]
         self._given_up.add(key)
+        self._wrote()
         return True
 
     async def reopen(self, key: CallKey) -> bool:
@@ -215,6 +239,7 @@ class MemoryStore:
             return False
         call.entry = Entry(call.entry.intent, self.owner)
         call.owner, call.over = self.owner, False
+        self._wrote()
         return True
 
     async def release(self, key: CallKey) -> bool:
@@ -225,6 +250,7 @@ class MemoryStore:
             return call.owner == NOBODY and key in self._given_up
         call.owner = NOBODY
         self._given_up.add(key)
+        self._wrote()
         return True
 
     async def unfinished(self, session: str | None = None) -> list[Entry]:
@@ -247,6 +273,7 @@ class MemoryStore:
         if call is None:
             return False
         call.effects[kept.label] = kept
+        self._wrote()
         return True
 
     # --- waits
@@ -266,6 +293,7 @@ class MemoryStore:
         else:
             wait = before
         call.waits[key] = wait
+        self._wrote()
         return wait
 
     async def resolve(
@@ -314,6 +342,7 @@ class MemoryStore:
     def _settle(self, call: CallRow, key: WaitKey, resolution: Resolution) -> None:
         call.waits[key] = replace(call.waits.get(key) or Wait(key), resolution=resolution)
         self._database.resolved.append((call, key))
+        self._wrote()
 
     async def arrivals(self, since: Cursor | None) -> Arrivals:
         database = self._database
@@ -346,6 +375,7 @@ class MemoryStore:
         sent = call.signals.setdefault(key, [])
         sent.append(payload)
         self._database.signalled.append((call, key))
+        self._wrote()
         return len(sent)
 
     async def signals(self, key: WaitKey, after: int = 0) -> list[bytes]:

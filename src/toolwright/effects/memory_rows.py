@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 
 from toolwright.stores.contracts.journal import CallKey, Entry, Kept
@@ -30,6 +31,9 @@ class MemoryDatabase:
     def __init__(self) -> None:
         self.secret = secrets.token_bytes(32)
         self.owners: set[str] = set()
+        self.writes = 0
+        """How often something was written, or an owner ended."""
+        self._changed: asyncio.Future[None] | None = None
         self.calls: dict[CallKey, CallRow] = {}
         self.revoked: dict[str, Resolution] = {}
         self.remembered: list[Remembered] = []
@@ -37,3 +41,21 @@ class MemoryDatabase:
         # begun again under the same key, has nothing to do with earlier input.
         self.resolved: list[tuple[CallRow, WaitKey]] = []
         self.signalled: list[tuple[CallRow, WaitKey]] = []
+
+    def end(self, owner: str) -> None:
+        """An owner has closed its store, or is dead."""
+        self.owners.discard(owner)
+        self.wrote()
+
+    def wrote(self) -> None:
+        """Something was written."""
+        self.writes += 1
+        changed, self._changed = self._changed, None
+        if changed is not None and not changed.done():
+            changed.set_result(None)
+
+    def changed(self) -> asyncio.Future[None]:
+        """Done at the next write. All owners are on one event loop."""
+        if self._changed is None:
+            self._changed = asyncio.get_running_loop().create_future()
+        return self._changed

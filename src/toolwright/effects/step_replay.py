@@ -10,6 +10,7 @@ from toolwright import jsonx
 from toolwright.clock import Clock
 from toolwright.effects.controller import AskPerson, CallEffects, EffectFailed, Opened, StepPolicy
 from toolwright.effects.effect import Effect, require_same_input
+from toolwright.effects.store_news import StoreNews
 from toolwright.effects.wait_keys import KeyRing, failure_of
 from toolwright.effects.waiting_room import WaitingRoom
 from toolwright.errors import StoreError, ToolwrightError
@@ -21,11 +22,12 @@ from toolwright.tools.outcome import Failure
 class JournaledController:
     """`EffectController` over any store. Its verbs about waits are those of its `WaitingRoom`."""
 
-    def __init__(self, journal: JournalStore, waits: WaitStore, clock: Clock, *, alone: bool = False) -> None:
+    def __init__(self, journal: JournalStore, waits: WaitStore, clock: Clock, *, news: StoreNews | None = None) -> None:
+        """`news` are those of the store; without them no other process can resolve anything."""
         self.journal = journal
         self.waits = waits
         self.clock = clock
-        self.room = room = WaitingRoom(waits, clock, alone=alone)
+        self.room = room = WaitingRoom(waits, clock, news)
         self.wait, self.watch, self.resolve, self.end_wait = room.wait, room.watch, room.resolve, room.end_wait
         self.signal, self.close = room.signal, room.close
         keys = KeyRing(waits.secret)

@@ -13,7 +13,8 @@ from typing import Any
 
 from toolwright.clock import Clock, Timer
 from toolwright.effects.controller import Opened
-from toolwright.errors import KeyRefused, StoreError
+from toolwright.effects.store_news import Listening, StoreNews
+from toolwright.errors import KeyRefused, StoreError, ToolwrightError
 from toolwright.log_fields import log_fields
 from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.contracts.waits import (
@@ -33,8 +34,8 @@ LONGEST_NAP = 60.0
 """Seconds after which the wall clock is read again: it may have been set meanwhile."""
 TOLERANCE = 0.001
 """Seconds that an alarm may ring early: two clocks never agree to the last digit."""
-POLL = 0.1
-"""Seconds between two looks at the resolutions of other processes, while there are waits here."""
+RETRY = 1.0
+"""Seconds after which the resolutions of other processes are read again, where they could not be read."""
 
 Then = Callable[[Resolution | Exception], None]
 
@@ -78,19 +79,21 @@ class Watcher:
 class WaitingRoom:
     """All waiters of this process, in one store.
 
-    `alone` means that no other process can resolve anything, so that no look is needed.
+    `news` tell that another process may have resolved something; without them none can.
     """
 
-    def __init__(self, store: WaitStore, clock: Clock, *, alone: bool) -> None:
+    def __init__(self, store: WaitStore, clock: Clock, news: StoreNews | None) -> None:
         self._store = store
         self._clock = clock
-        self._alone = alone
+        self._news = news
         self.alarms = Alarms(clock)
         # One, or a list where several wait for the same: nearly always it is one, of very many.
         self._watchers: dict[WaitKey, Watcher | list[Watcher]] = {}
         self._listeners: dict[WaitKey, asyncio.Event] = {}
         self._cursor: Cursor | None = None
-        self._timer: Timer | None = None
+        self._listening: Listening | None = None
+        self._looking = False
+        self._look_again = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
 
@@ -150,6 +153,7 @@ class WaitingRoom:
         elif isinstance(known, list):
             others = [other for other in known if other is not watcher]
             self._watchers[watcher.key] = others if len(others) > 1 else others[0]
+        self._stop_looking()
 
     def _of(self, key: WaitKey) -> list[Watcher]:
         found = self._watchers.get(key, [])
@@ -268,6 +272,7 @@ class WaitingRoom:
             if watcher is not None:
                 watcher.leave()
             self._listeners.pop(key, None)
+            self._stop_looking()
 
     def _ring(self, key: WaitKey) -> None:
         bell = self._listeners.get(key)
@@ -278,28 +283,45 @@ class WaitingRoom:
 
     async def _look_from_here(self) -> None:
         """Note where to look from, before anything that is waited for could be resolved elsewhere."""
-        if self._cursor is None and not self._alone:
+        if self._cursor is None and self._news is not None:
             self._cursor = (await self._store.arrivals(None)).cursor
 
     def _keep_looking(self) -> None:
-        if self._timer is None and not self._alone and not self._closed and (self._watchers or self._listeners):
-            self._timer = self._clock.call_at(self._clock.monotonic() + POLL, self._look_soon)
+        if self._news is None or self._closed or self._listening is not None:
+            return
+        if self._watchers or self._listeners:
+            self._listening = self._news.listen(self._look_soon)
+
+    def _stop_looking(self) -> None:
+        if self._listening is not None and not self._watchers and not self._listeners:
+            self._listening.stop()
+            self._listening = None
 
     def _look_soon(self) -> None:
-        self._go(None, self._look)
+        if self._looking:
+            self._look_again = True
+        else:
+            self._looking = True
+            self._go(None, self._look)
 
     async def _look(self) -> None:
         try:
-            arrivals = await self._store.arrivals(self._cursor)
-            self._cursor = arrivals.cursor
-            for wait in arrivals.resolved:
-                if wait.resolution is not None:
-                    self._tell(wait.key, wait.resolution)
-            for key in arrivals.signals:
-                self._ring(key)
+            while True:
+                self._look_again = False
+                arrivals = await self._store.arrivals(self._cursor)
+                self._cursor = arrivals.cursor
+                for wait in arrivals.resolved:
+                    if wait.resolution is not None:
+                        self._tell(wait.key, wait.resolution)
+                for key in arrivals.signals:
+                    self._ring(key)
+                if not self._look_again:
+                    return
+        except StoreError:
+            self._clock.call_at(self._clock.monotonic() + RETRY, self._look_soon)
+            raise
         finally:
-            self._timer = None
-            self._keep_looking()
+            self._looking = False
 
     # --- its own work
 
@@ -319,9 +341,11 @@ class WaitingRoom:
             if watcher is not None:
                 watcher.tell(fault)
             else:
+                # The reason that a store gives is enough; anything else is a fault of the code.
                 log.error(
-                    "The resolutions of other processes could not be read",
-                    exc_info=fault,
+                    "The resolutions of other processes could not be read: %s",
+                    fault,
+                    exc_info=None if isinstance(fault, ToolwrightError) else fault,
                     extra=log_fields("waits.not_read"),
                 )
 
@@ -333,8 +357,9 @@ class WaitingRoom:
         """Stop waiting. The waits stay open in the store."""
         self._closed = True
         self.alarms.close()
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._listening is not None:
+            self._listening.stop()
+            self._listening = None
         for task in self._tasks:
             task.cancel()
         if self._tasks:

@@ -3,6 +3,7 @@ the words that a model reads for arguments."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -36,7 +37,7 @@ class BodyCheck:
         except msgspec.ValidationError as error:
             raise invalid(self._problems(data, error)) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise Problem(400, "not_json", f"The body is not JSON ({error}); send JSON in UTF-8") from None
+            raise not_json(data, error) from None
 
     def _problems(self, data: bytes, error: msgspec.ValidationError) -> list[ArgumentProblem]:
         check = self._all_problems
@@ -52,6 +53,37 @@ class BodyCheck:
             return None
 
 
+_ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
+_LOW_HALF = re.compile(rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+
+
+def not_json(data: bytes, error: Exception) -> Problem:
+    """The problem of a body that is not JSON, or that has half of a character."""
+    half = _lone_surrogate(data)
+    if half is not None:
+        text, place = half
+        detail = (
+            f"The body has half of a surrogate pair, {text} at byte {place}, which is no character; send both halves"
+        )
+        return Problem(400, "not_json", detail)
+    return Problem(400, "not_json", f"The body is not JSON ({error}); send JSON in UTF-8")
+
+
+def _lone_surrogate(data: bytes) -> tuple[str, int] | None:
+    """The first escape of half a character that has no other half beside it, and its place."""
+    place = 0
+    while (found := _ESCAPE.search(data, place)) is not None:
+        place = found.end()
+        if not found[1]:
+            continue  # another escape, such as that of a backslash
+        code = found[1].lower()
+        if b"d8" <= code < b"dc" and _LOW_HALF.match(data, place):
+            place += 6
+        elif b"d8" <= code[:2] <= b"df":
+            return found[0].decode(), found.start()
+    return None
+
+
 def read_query(type: Any, given: list[tuple[str, str]]) -> Any:
     """The parameters of a query as a struct.
 
@@ -65,11 +97,45 @@ def read_query(type: Any, given: list[tuple[str, str]]) -> Any:
         known = ", ".join(type.__struct_encode_fields__) or "none"
         raise invalid([ArgumentProblem(f"?{one}"[:200], "the parameter is not known", "a value", f"one of {known}")])
     if len(named) != len(given):
-        raise invalid([ArgumentProblem("?", "a parameter is given twice", "two values", "one value")])
+        twice = next(name for place, (name, _) in enumerate(given) if name in dict(given[:place]))
+        raise invalid([ArgumentProblem(f"?{twice}", "the parameter is given twice", "two values", "one value")])
     try:
         return msgspec.convert(named, type, strict=False)
     except msgspec.ValidationError as error:
-        raise invalid([_one(str(error))]) from None
+        raise invalid([_of_query(type, named, str(error))]) from None
+
+
+def _of_query(type: Any, named: dict[str, str], text: str) -> ArgumentProblem:
+    """The problem that msgspec tells of a parameter, with what it may be."""
+    name = text.partition(" - at ")[2].strip("`").removeprefix("$.").partition("[")[0]
+    info = msgspec.inspect.type_info(type)
+    assert isinstance(info, msgspec.inspect.StructType)
+    for each in info.fields:
+        if each.encode_name == name:
+            expected = _expected(each.type)
+            return ArgumentProblem(f"?{name}", f"it is not {expected}", preview(named.get(name, "")), expected)
+    return _one(text)
+
+
+def _expected(type: msgspec.inspect.Type) -> str:
+    """What a parameter may be, in words."""
+    if isinstance(type, msgspec.inspect.Metadata):
+        return _expected(type.type)
+    if isinstance(type, msgspec.inspect.UnionType):
+        kinds = [each for each in type.types if not isinstance(each, msgspec.inspect.NoneType)]
+        return " or ".join(map(_expected, kinds))
+    if isinstance(type, msgspec.inspect.LiteralType):
+        return f"one of {', '.join(map(repr, type.values))}"
+    if isinstance(type, msgspec.inspect.StrType):
+        return f"text of {type.min_length or 0} to {type.max_length} characters" if type.max_length else "text"
+    if isinstance(type, msgspec.inspect.BoolType):
+        return "true or false"
+    if isinstance(type, (msgspec.inspect.IntType, msgspec.inspect.FloatType)):
+        kind = "a whole number" if isinstance(type, msgspec.inspect.IntType) else "a number"
+        least, most = type.ge if type.ge is not None else type.gt, type.le if type.le is not None else type.lt
+        bounds = [] if least is None else [f"from {least} on"] if most is None else [f"from {least} to {most}"]
+        return " ".join([kind, *bounds])
+    return "another value"
 
 
 def _one(text: str) -> ArgumentProblem:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
-from typing import Annotated, Any, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -55,6 +55,24 @@ def read_cursor(text: str | None, type: type[T]) -> T | None:
         raise Problem(
             422, "bad_cursor", f"The cursor {text!r:.100} is not one of this list; pass `next` on unchanged"
         ) from None
+
+
+class Told(Protocol):
+    """An entry that has a form in JSON."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+Entry = TypeVar("Entry", bound=Told)
+
+
+def page_from(
+    found: Sequence[Entry], limit: int, place: Callable[[Entry], Sequence[str | int | float]]
+) -> dict[str, Any]:
+    """The page of the first entries of those that were found; the cursor for the rest holds the place of the last."""
+    shown = found[:limit]
+    next = write_cursor(*place(shown[-1])) if len(found) > limit else None
+    return page_of([one.to_json() for one in shown], next)
 
 
 def page_of(items: Sequence[Any], next: str | None) -> dict[str, Any]:

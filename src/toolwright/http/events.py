@@ -24,13 +24,12 @@ from toolwright.http import sse
 from toolwright.http.answers import StreamAnswer
 from toolwright.http.sse import STREAM_HEADERS, disconnected, send_piece, sse_control, sse_event, sse_retry
 from toolwright.log_fields import log_fields
-from toolwright.runtime.runtime import Runtime
+from toolwright.runtime.runtime import Runtime, news_of
 from toolwright.stores.contracts.event_log import LoggedEvent
+from toolwright.stores.contracts.journal import Cursor
 
 log = logging.getLogger("toolwright.http")
 
-POLL = 0.1
-"""Seconds between two looks at the log, while there are clients."""
 RETRY = 1.0
 """Seconds until the next look at a store that could not be read."""
 MOST_EVENTS = 10_000
@@ -107,6 +106,7 @@ class EventFeed:
         self._waiters: list[asyncio.Future[None]] = []
         self._until_stop: set[asyncio.Future[None]] = set()
         self._pump: asyncio.Task[None] | None = None
+        self._position: Cursor | None = None
         self._begun: asyncio.Future[None] | None = None
         self._catching_up = asyncio.Semaphore(CATCHING_UP)
 
@@ -204,8 +204,7 @@ class EventFeed:
         beat = loop.time() + sse.HEARTBEAT
         failing = False
         while True:
-            more, pause = False, POLL
-            read = 0
+            more, read = False, 0
             try:
                 page = await self._runtime.event_log(self.last, limit=PAGE)
             except RuntimeClosed:
@@ -214,7 +213,7 @@ class EventFeed:
             except StoreError as error:
                 if not failing:
                     log.warning("The events cannot be read: %s", error, extra=log_fields("http.events_not_read"))
-                failing, pause = True, RETRY
+                failing = True
             else:
                 failing, read = False, len(page.events)
                 more = page.last > self.last
@@ -226,8 +225,15 @@ class EventFeed:
                 more = True
             if more:
                 self._wake()
-            if read < PAGE:
-                await asyncio.sleep(pause)
+            if failing:
+                await asyncio.sleep(RETRY)
+            elif read < PAGE:
+                await self._wait_for_more(beat - loop.time())
+
+    async def _wait_for_more(self, patience: float) -> None:
+        """Wait until something was written, here or by another process, or some seconds have passed."""
+        with contextlib.suppress(StoreError):  # reading the log tells what is wrong
+            self._position = await news_of(self._runtime).written(self._position, max(0.0, patience))
 
     def _remember(self, shown: list[Shown], last: int) -> None:
         self._pieces.clear()

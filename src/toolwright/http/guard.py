@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections import Counter
 from typing import Any
+from urllib.parse import unquote
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -50,6 +52,7 @@ _ASKED_BEFORE = {
 _EXPOSED = b"ETag, Location, Retry-After, Content-Range, Idempotent-Replayed"
 _ONCE = (b"host", b"origin", b"authorization", b"content-length", b"content-type", b"cookie", b"idempotency-key")
 _STREAM = b"text/event-stream"
+_ABSOLUTE = re.compile(rb"https?://([^/?#]*)", re.IGNORECASE)
 RECHECK_SECONDS = 1.0
 """How often it is looked whether the tokens of open streams are still valid."""
 
@@ -65,6 +68,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or refuse it."""
+        scope = without_authority(scope)
         body = _Body(scope, receive, self._limits)
         answer = _Answer(scope, send, body, self._limits, self.streams)
         try:
@@ -93,6 +97,19 @@ class Guard:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             answer.close()
+
+
+def without_authority(scope: Scope) -> Scope:
+    """The request with a path only, where its line has a whole URL: its authority then stands for the Host header, as
+    RFC 9112 (3.2.2) has it, and is checked as such."""
+    target: bytes = scope.get("raw_path") or b""
+    found = _ABSOLUTE.match(target)
+    if found is None:
+        return scope
+    rest = target[found.end() :] or b"/"
+    headers = [(name, value) for name, value in scope["headers"] if name != b"host"]
+    headers.append((b"host", found[1]))
+    return {**scope, "raw_path": rest, "path": unquote(rest.decode("latin-1")), "headers": headers}
 
 
 def require_bounded(scope: Scope, limits: Limits) -> None:

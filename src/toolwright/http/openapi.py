@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 import toolwright
-from toolwright.http.operations import Operation
+from toolwright.http.operations import LONGEST_ID, UNBOUNDED, Operation
 from toolwright.http.problems import MEDIA_TYPE, ProblemDetails
 from toolwright.tools.outcome import Failure, ToolOutcome
 
@@ -103,9 +103,13 @@ def _operation(operation: Operation, by_type: Mapping[int, dict[str, Any]]) -> d
 
 def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
     return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1, **_longest(name)}}
         for name in _PARAMETER.findall(operation.full_path)
     ]
+
+
+def _longest(name: str) -> dict[str, int]:
+    return {} if name in UNBOUNDED else {"maxLength": LONGEST_ID}
 
 
 def _query_parameters(operation: Operation) -> list[dict[str, Any]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Protocol, TypeAlias
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeAlias
 from urllib.parse import quote
 
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypeVar
@@ -24,6 +25,11 @@ from toolwright.session.session import Session
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Body = TypeVar("Body", default=None)
 Query = TypeVar("Query", default=None)
+LONGEST_ID = 500
+"""Characters of the id of a session, a call or a scope that comes over HTTP."""
+UNBOUNDED = ("path", "key")
+"""The parameters of paths that are no ids: the path of a file, and the key of a wait or a value."""
+Id = Annotated[str, Meta(min_length=1, max_length=LONGEST_ID)]
 SESSION = "session"
 """The name of the path parameter that is a session: the caller must have the scope there."""
 
@@ -129,6 +135,15 @@ class ServiceRequest(Generic[Body, Query]):
         """
         if not self.sees(session):
             raise otherwise
+
+    def require_scope_in(self, session: str | None) -> None:
+        """Refuse a session that the client names, and in which the caller has not the scope; None is no session.
+
+        Raises:
+            Problem: 403.
+        """
+        if session is not None and not self.sees(session):
+            raise Problem(403, "forbidden", f"The token has not the scope {self.scope!r} in session {session!r:.200}")
 
     def link(self, *parts: str) -> str:
         """The path of something of the API, for a header: each part is encoded, whatever it has in it."""

@@ -117,7 +117,7 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, KeyRefused):
         return Problem(_OF_KEYS.get(error.why, 422), f"key_{error.why}", str(error))
     if isinstance(error, RunRefused):
-        return Problem(403, error.code, str(error), members={"rule": getattr(error, "rule", None)})
+        return Problem(403, error.code, str(error), members={"rule": error.rule})
     if isinstance(error, ServiceError):
         return Problem(_OF_SERVICE.get(error.code, 422), error.code, str(error))
     if isinstance(error, (StoreError, MachineError, RuntimeClosed)):

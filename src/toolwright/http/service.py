@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Unpack
@@ -25,11 +25,12 @@ from toolwright.http.access.origins import Origins
 from toolwright.http.access.sign_in import CALLER, SignIn
 from toolwright.http.access.tokens import Tokens
 from toolwright.http.answers import JsonAnswer, StreamAnswer
+from toolwright.http.batch_cancels import cancels_of
 from toolwright.http.checks import BodyCheck, read_query
 from toolwright.http.events import feed_of
 from toolwright.http.guard import Guard
 from toolwright.http.idempotency import HEADER, Answered, IdempotencyKey, RememberedRequests, read_key
-from toolwright.http.operations import SESSION, Operation, RequestCounts, ServiceRequest
+from toolwright.http.operations import LONGEST_ID, SESSION, UNBOUNDED, Operation, RequestCounts, ServiceRequest
 from toolwright.http.page import page
 from toolwright.http.problems import Problem, answer_of, not_found, problem_of
 from toolwright.http.routes import OPERATIONS
@@ -104,6 +105,7 @@ class Service:
         self.ready = False
         if self._runtime is not None:
             feed_of(self._runtime).stop()
+            cancels_of(self._runtime).stop()
 
     async def close(self) -> None:
         """Close the runtime that the service opened; one that it was given stays open."""
@@ -185,6 +187,7 @@ class Service:
 
     async def _answer(self, operation: Operation, path: dict[str, str], raw: Request) -> ASGIApp:
         caller = NOBODY
+        _require_short(path)
         if operation.scope is not None:
             caller = raw.scope[CALLER] = await self.authenticate(raw)
             _require_scope(operation, caller, path.get(SESSION))
@@ -254,6 +257,18 @@ def _require_plain(raw: Request) -> None:
             f"The body has the Content-Encoding {coding!r:.100}; send it as it is",
             headers={"Accept-Encoding": "identity"},
         )
+
+
+def _require_short(path: Mapping[str, str]) -> None:
+    """Refuse an id that is too long to be one. The path of a file and the key of a wait have bounds of their own."""
+    for name, value in path.items():
+        if len(value) > LONGEST_ID and name not in UNBOUNDED:
+            raise Problem(
+                400,
+                "bad_path",
+                f"The {name} in the path has {len(value)} characters, and an id has at most {LONGEST_ID}: "
+                f"{value!r:.50}…; use a shorter one",
+            )
 
 
 def _require_scope(operation: Operation, caller: Caller, session: str | None) -> None:

@@ -264,6 +264,12 @@ class ProviderModel(ABC):
             headers = getattr(response, "headers", {})
             return error_of_status(self.spec, status, getattr(error, "body", None), headers, self._secrets())
         said = cleaned(str(error) or type(error).__name__, self._secrets())
+        if "ConnectTimeout" in kinds | {type(error.__cause__).__name__}:
+            return ModelError(
+                f"{self.spec} cannot be reached at {self.server}: no connection in time ({said}); ask again",
+                "unavailable",
+                retry=True,
+            )
         if isinstance(error, TimeoutError) or kinds & {"APITimeoutError", "TimeoutException"}:
             return ModelError(
                 f"{self.spec} sent nothing for {self.timeout:g} s ({said}); ask again", "timeout", retry=True

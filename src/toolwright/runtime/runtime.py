@@ -30,6 +30,7 @@ from toolwright.calls.suspend.approvals import Approval
 from toolwright.calls.suspend.questions import Question
 from toolwright.clock import Clock, SystemClock
 from toolwright.drivers.opening import open_driver
+from toolwright.effects.store_news import StoreNews
 from toolwright.effects.wait_keys import derived_key
 from toolwright.errors import DriverError, ToolwrightError
 from toolwright.event_bus import Subscription
@@ -54,6 +55,7 @@ from toolwright.stores.contracts.call_history import CallHistory
 from toolwright.stores.contracts.event_log import EventPage
 from toolwright.stores.contracts.store import BackgroundStores, Store
 from toolwright.stores.contracts.tokens import TokenStore
+from toolwright.stores.contracts.waits import WaitStore
 from toolwright.stores.opening import MEMORY
 from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
@@ -507,6 +509,11 @@ class Runtime:
         return self._parts
 
 
+def news_of(runtime: Runtime) -> StoreNews:
+    """The news of the store of a runtime."""
+    return runtime._parts.storage.news
+
+
 def runtime_of(session: Session) -> Runtime:
     """The runtime that a session was taken from.
 
@@ -536,6 +543,16 @@ def session_of_key(runtime: Runtime, key: str) -> str:
 def stores_of(runtime: Runtime) -> BackgroundStores:
     """The stores of a runtime, for the rooms above it that keep records of their own."""
     return runtime._open_parts().storage.stores()
+
+
+def waits_of(runtime: Runtime) -> WaitStore:
+    """What calls of the store wait for, and the signals that were sent to them."""
+    return runtime._open_parts().shared.effects.waits
+
+
+def is_durable(runtime: Runtime) -> bool:
+    """True when other processes can open the store of a runtime, and continue its work."""
+    return runtime._open_parts().storage.durable
 
 
 def tokens_of(runtime: Runtime) -> TokenStore:

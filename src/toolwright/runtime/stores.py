@@ -15,6 +15,7 @@ from toolwright.clock import Clock
 from toolwright.crash_seams import crash_seams
 from toolwright.effects.memory import MemoryStore
 from toolwright.effects.step_replay import JournaledController
+from toolwright.effects.store_news import StoreNews
 from toolwright.runtime.event_log import MemoryRows
 from toolwright.session.secrets.master_keys import KeyProvider, default_keys
 from toolwright.session.secrets.vault import Vault
@@ -36,11 +37,14 @@ class Storage:
     memory: MemoryServices
     forget_session: Callable[[str], None] = lambda session: None
     """Removes what is not in these stores but in memory about a session that is deleted."""
+    news: StoreNews
+    """Tells that another process has written to the store."""
     store: Store | None = None
     journal: StoreJournal | None = None
 
     async def close(self) -> None:
         """Close the store, and the services that are in memory."""
+        await self.news.close()
         await self.memory.close()
         if self.store is not None:
             await self.store.close()
@@ -93,7 +97,8 @@ async def open_storage(
     if str(location) == ":memory:":
         memory = MemoryStore()
         return Storage(
-            effects=JournaledController(memory, memory, clock, alone=True),
+            effects=JournaledController(memory, memory, clock),
+            news=StoreNews(None, clock),
             new_journal=lambda: MemoryJournal(memory),
             stores=in_memory.get,
             durable=False,
@@ -104,7 +109,8 @@ async def open_storage(
     store = await open_store(location, sync, clock)
     if crash_seams.store is not None:
         store = crash_seams.store(store)
-    journal = StoreJournal(store.journal, clock)
+    news = StoreNews(store, clock)
+    journal = StoreJournal(store.journal, clock, news)
     # With a store for calls only, the services of sessions are in memory.
     services = store.services
     if master_key is not None:
@@ -114,7 +120,8 @@ async def open_storage(
     else:
         keys = default_keys(store.path, lasting=True)
     return Storage(
-        effects=JournaledController(store.journal, store.waits, clock),
+        effects=JournaledController(store.journal, store.waits, clock, news=news),
+        news=news,
         new_journal=lambda: journal,
         stores=in_memory.get if services is None else lambda: services,
         durable=services is not None,

@@ -104,6 +104,7 @@ def wire(
         deps=deps,
         tracing=app.telemetry,
         effects=storage.effects,
+        news=storage.news,
         new_journal=storage.new_journal,
         stores=storage.stores,
         forget_session=storage.forget_session,
@@ -158,6 +159,7 @@ def wire(
         duties=_duties(scheduler, turns, clock),
         driver=driver,
         cancel_run=lambda id, reason: _cancel_run(background, id, reason),
+        next_duty=lambda: scheduler.next_at,
     )
     return Parts(
         app=app,

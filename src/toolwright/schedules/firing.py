@@ -21,6 +21,8 @@ from toolwright.stores.contracts.schedule_store import Firing, ScheduleStore
 
 log = logging.getLogger("toolwright.schedules")
 
+LAST_ID = "\U0010ffff"
+"""Comes after the id of every schedule."""
 PORTION = 100
 """Schedules that are fired at a time: other work of the worker comes in between."""
 
@@ -33,6 +35,8 @@ class Scheduler:
         self._find_store = store
         self._limits = limits
         self._unfit: set[str] = set()
+        self.next_at: float | None = None
+        """The next instant of a schedule, as it was after the last firing."""
 
     @cached_property
     def _store(self) -> ScheduleStore:
@@ -40,12 +44,18 @@ class Scheduler:
 
     async def fire_due(self, now: float) -> bool:
         """Fire due schedules, at most one portion of them; True when there may be more."""
+        first = await self._store.due(float("inf"), 1)
+        self.next_at = first[0].next_at if first else None
+        if self.next_at is None or self.next_at > now:
+            return False
         fired, after = 0, None
         while fired < PORTION:
             due = await self._store.due(now, PORTION, after)
             # Together: schedules that fire at the same time are written in one transaction.
             fired += sum(await asyncio.gather(*(self._fire(schedule, now) for schedule in due)))
             if len(due) < PORTION:
+                later = await self._store.due(float("inf"), 1, (now, LAST_ID))
+                self.next_at = later[0].next_at if later else None
                 return False
             # Schedules that cannot be fired here stay due, and must not block the others.
             after = due[-1].next_at or 0.0, due[-1].id

@@ -23,6 +23,7 @@ from toolwright.calls.record import CallLog
 from toolwright.calls.schedule.admission import Limit, RuntimeOrder
 from toolwright.clock import Clock, Deadlines
 from toolwright.effects.step_replay import JournaledController
+from toolwright.effects.store_news import StoreNews
 from toolwright.errors import RuntimeClosed, ToolwrightError
 from toolwright.event_bus import EventHub
 from toolwright.limited_children import ChildPool
@@ -117,6 +118,8 @@ class SharedParts:
     """The value of the app's lifespan in this process."""
 
     effects: JournaledController
+    news: StoreNews
+    """Tells that another process has written to the store."""
     new_journal: Callable[[], CallJournal[ActiveCall]]
     """Gives the journal of a new session."""
     stores: Callable[[], BackgroundStores]

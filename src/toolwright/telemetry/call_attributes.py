@@ -40,18 +40,18 @@ class KnownTools:
     """The facts of the tools that were called, by name."""
 
     def __init__(self) -> None:
-        self._known: dict[str, ToolFacts] = {}
+        self.known: dict[str, ToolFacts] = {}
 
     def facts(self, name: str, definition: ToolDefinition | None) -> ToolFacts:
         """The facts of a tool; `definition` is None for a name that no tool has."""
-        known = self._known.get(name)
+        known = self.known.get(name)
         if known is not None and known.definition is definition:
             return known
         made = ToolFacts(name, definition)
         if definition is not None:
-            if len(self._known) >= MOST_TOOLS:
-                self._known.clear()
-            self._known[name] = made
+            if len(self.known) >= MOST_TOOLS:
+                self.known.clear()
+            self.known[name] = made
         return made
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from operator import attrgetter
 from time import time_ns
-from typing import Any
+from typing import Any, TypeAlias
 
 from opentelemetry import trace
 
@@ -28,7 +29,6 @@ from toolwright.telemetry.sdk_internals import (
     HeldValues,
     LightSpan,
     Origin,
-    make_current,
     origin_of,
     start,
 )
@@ -54,10 +54,17 @@ class LightCalls:
         return LightBatch(self._spans, session, scope, origin, held).open
 
 
+CALL_ID, ATTEMPTS, QUEUE_TIME = names.TOOL_CALL_ID, names.ATTEMPTS, names.QUEUE_TIME
+
+Template: TypeAlias = tuple[str, Attributes, HeldValues | None]
+"""What successful calls of one tool and one batch share: their source, their attributes in the order in which these are
+told, and where their durations go."""
+
+
 class LightBatch:
     """Makes the spans of the calls of one batch."""
 
-    __slots__ = ("histogram", "origin", "scope", "session", "spans", "templates")
+    __slots__ = ("content", "histogram", "known", "origin", "scope", "session", "spans", "templates")
 
     def __init__(
         self, spans: CallSpans, session: str, scope: str, origin: Origin, histogram: HeldHistogram | None
@@ -66,14 +73,17 @@ class LightBatch:
         self.session = session
         self.scope = scope
         self.origin = origin
+        self.content = spans.content
         self.histogram = histogram
-        self.templates: dict[tuple[ToolFacts, str], tuple[Attributes, HeldValues | None]] = {}
-        """By tool and source: the attributes of a success, and where its duration goes."""
+        self.known = spans.tools.known
+        self.templates: dict[ToolFacts, Template] = {}
 
     def open(self, call_id: str, name: str, tool: ToolDefinition | None, source: str) -> LightCall | NoCall:
         """The span of a call."""
         try:
-            facts = self.spans.tools.facts(name, tool)
+            facts = self.known.get(name)
+            if facts is None or facts.definition is not tool:
+                facts = self.spans.tools.facts(name, tool)
             call: LightCall = start(LightCall, self.origin, facts.span_name)
             call._batch = self
             call._tool = facts
@@ -86,16 +96,13 @@ class LightBatch:
             self.spans.failures.say("the start of a call")
             return NO_CALL
 
-    def template(self, call: LightCall, record: TimedCall) -> tuple[Attributes, HeldValues | None]:
-        """What the spans of successful calls of a tool share in this batch, in the order in which it is told."""
-        key = call._tool, call._source
-        known = self.templates.get(key)
-        if known is None:
-            about = call.at_start()
-            about |= {names.BATCH: record.batch, names.STATUS: "success", names.ATTEMPTS: 0, names.QUEUE_TIME: 0.0}
-            held = None if self.histogram is None else self.histogram.values(call._tool.measured)
-            known = self.templates[key] = about, held
-        return known
+    def template(self, call: LightCall, record: TimedCall) -> Template:
+        """Make the one of the tool of a call."""
+        about = call.at_start()
+        about |= {names.BATCH: record.batch, names.STATUS: "success", names.ATTEMPTS: 0, names.QUEUE_TIME: 0.0}
+        held = None if self.histogram is None else self.histogram.values(call._tool.measured)
+        made = self.templates[call._tool] = call._source, about, held
+        return made
 
 
 class LightCall(LightSpan):
@@ -111,18 +118,12 @@ class LightCall(LightSpan):
         """Its `traceparent`."""
         return traceparent(self._context)
 
-    @property
-    def mark(self) -> object:
-        """Its context."""
-        return self._context
+    mark = property(attrgetter("_context"))
+    """What `link` knows it by."""
 
     def at_start(self) -> Attributes:
         batch = self._batch
         return at_start(self._tool, self._call_id, batch.session, self._source, batch.scope)
-
-    def enter(self) -> None:
-        """Make it the current span of the context of the call, which ends with the call."""
-        make_current(self)
 
     def in_child(self) -> Callable[[Any], AbstractContextManager[object]] | None:
         """Makes code in a child process be inside of it."""
@@ -138,36 +139,40 @@ class LightCall(LightSpan):
 
     def ended(self, record: TimedCall) -> None:
         """Tell the outcome, and end it."""
+        batch = self._batch
         try:
-            if self._end_time is None:
-                now = self._end_time = time_ns()
-                outcome, started, finished = record.outcome, record.started, record.finished
-                if (
-                    outcome is not None
-                    and outcome.status == "success"
-                    and not outcome.replayed
-                    and started is not None
-                    and finished is not None
-                    and not self._touched
-                    and record.parent is None
-                    and not self._batch.spans.content
-                ):
-                    template, held = self._batch.template(self, record)
-                    about = template.copy()
-                    about[names.TOOL_CALL_ID] = self._call_id
-                    about[names.ATTEMPTS] = record.attempts
-                    about[names.QUEUE_TIME] = started - record.queued
-                    if held is not None:
-                        held.add(finished - started, now, self._context)
-                    else:
-                        measure(self, self._tool, record, self._batch.spans.metrics)
-                    self.finish(about, None)
-                else:
-                    self._end_otherwise(record)
-            else:  # the tool has ended it
-                measure(self, self._tool, record, self._batch.spans.metrics)
+            if self._end_time is not None:  # the tool has ended it
+                measure(self, self._tool, record, batch.spans.metrics)
+                return
+            now = self._end_time = time_ns()
+            outcome, started, finished = record.outcome, record.started, record.finished
+            if (
+                outcome is None
+                or outcome.status != "success"
+                or outcome.replayed
+                or started is None
+                or finished is None
+                or record.parent is not None
+                or self._touched
+                or batch.content
+            ):
+                self._end_otherwise(record)
+                return
+            template = batch.templates.get(self._tool)
+            if template is None or template[0] != self._source:
+                template = batch.template(self, record)
+            about = template[1].copy()
+            about[CALL_ID] = self._call_id
+            about[ATTEMPTS] = record.attempts
+            about[QUEUE_TIME] = started - record.queued
+            held = template[2]
+            if held is not None:
+                held.add(finished - started, now, self._context)
+            else:
+                measure(self, self._tool, record, batch.spans.metrics)
+            self.finish(about, None)
         except Exception:  # the program's tracer
-            self._batch.spans.failures.say("the end of a call")
+            batch.spans.failures.say("the end of a call")
 
     def _end_otherwise(self, record: TimedCall) -> None:
         spans, code = self._batch.spans, record.code

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from threading import Lock
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from opentelemetry.metrics import CallbackOptions, Meter, Observation
+from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 
 from toolwright.telemetry import conventions as names
 from toolwright.tools.tracing import WorkerCounts
@@ -27,7 +29,7 @@ def _one(kind: str, action: str, state: Mapping[str, Any]) -> Numbers:
 class Metrics:
     """The instruments of one `Telemetry`."""
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: Meter, workers: Workers) -> None:
         seconds = {"unit": "s", "explicit_bucket_boundaries_advisory": names.SECONDS}
         make: Any = meter.create_histogram
         self.tool_duration = make(names.TOOL_DURATION, description="How long tools run", **seconds)
@@ -39,14 +41,34 @@ class Metrics:
             description="The tokens of requests to models and of their answers",
             explicit_bucket_boundaries_advisory=names.TOKENS,
         )
-        self._workers: list[WorkerCounts] = []
-        self._meter: Meter | None = meter
+        self._meter = meter
+        self._workers = workers
 
     def watch(self, worker: WorkerCounts) -> Callable[[], None]:
         """Count what a worker does, until what is returned is called."""
-        if self._meter is not None:
-            meter, self._meter = self._meter, None
-            self._observe(meter)
+        return self._workers.watch(self._meter, worker)
+
+
+class Workers:
+    """The workers whose numbers go to one provider. It reads each observable instrument from one place, whichever
+    `Telemetry` a worker belongs to."""
+
+    def __init__(self) -> None:
+        self._workers: list[WorkerCounts] = []
+        self._is_observed = False
+        self._lock = Lock()
+
+    @classmethod
+    def of(cls, provider: MeterProvider | None) -> Workers:
+        """Those of a provider; of the one that the program has set or will set, if it is None."""
+        return _of_global if provider is None else _of_given.setdefault(provider, cls())
+
+    def watch(self, meter: Meter, worker: WorkerCounts) -> Callable[[], None]:
+        """Count what a worker does, until what is returned is called."""
+        with self._lock:
+            if not self._is_observed:
+                self._is_observed = True
+                self._observe(meter)
         self._workers.append(worker)
         return lambda: self._workers.remove(worker)
 
@@ -85,3 +107,7 @@ class Metrics:
             ]
 
         return observe
+
+
+_of_global = Workers()
+_of_given: WeakKeyDictionary[MeterProvider, Workers] = WeakKeyDictionary()

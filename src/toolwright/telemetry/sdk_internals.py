@@ -11,7 +11,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from functools import cache
+from random import getrandbits
 from threading import Lock, RLock
 from time import time_ns
 from typing import Any, TypeVar
@@ -19,6 +21,7 @@ from typing import Any, TypeVar
 from opentelemetry import context
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.context import Context
+from opentelemetry.context.contextvars_context import ContextVarsRuntimeContext
 from opentelemetry.sdk.metrics import (
     AlwaysOffExemplarFilter,
     AlwaysOnExemplarFilter,
@@ -58,28 +61,36 @@ _new_span = object.__new__
 _new_context = tuple.__new__
 _new_dict = dict.__new__
 _set, _update = dict.__setitem__, dict.update  # a `Context` refuses to be changed
-_CURRENT = context._RUNTIME_CONTEXT
+_current: Callable[[], Context] = context.get_current
+_attach: Callable[[Context], object] = context.attach
+if type(context._RUNTIME_CONTEXT) is ContextVarsRuntimeContext:
+    _current = context._RUNTIME_CONTEXT._current_context.get
+    _attach = context._RUNTIME_CONTEXT._current_context.set
 _KINDS = frozenset({SimpleSpanProcessor, BatchSpanProcessor})
 """Processors that do nothing when a span starts, and only queue or export it when it ends."""
-_PARTS = frozenset({"_attributes", "_events", "_links", "_lock"})
-"""The parts of a span that are made when they are first used."""
+_PARTS = frozenset({"_attributes", "_lock"})
+"""The parts of a span without which code can add nothing to it, not even events and links."""
 _MAKING = Lock()
+_INTERNAL = SpanKind.INTERNAL
 (_SPAN_KEY,) = set_span_in_context(NonRecordingSpan(SpanContext(0, 0, is_remote=False)), Context())
 
 
 class Origin:
     """What the spans of the calls of one batch have in common."""
 
-    __slots__ = ("flags", "generator", "is_watched", "parent", "processors", "resource", "state", "trace_id", "tracer")
+    __slots__ = (
+        *("flags", "info", "is_watched", "parent", "processors", "resource", "scope", "state", "trace_id", "tracer"),
+    )
 
     def __init__(self, tracer: Tracer, parent: SpanContext | None, flags: TraceFlags, state: TraceState) -> None:
         self.tracer = tracer
         self.parent = parent
-        self.trace_id = None if parent is None else parent.trace_id
+        self.trace_id = 0 if parent is None else parent.trace_id
         self.flags = flags
         self.state = state
-        self.generator = tracer.id_generator
         self.resource = tracer.resource
+        self.info = tracer.instrumentation_info
+        self.scope = tracer._instrumentation_scope
         self.processors = tracer.span_processor
         self.is_watched = any(type(each) not in _KINDS for each in self.processors._span_processors)
         """True where a processor wants to know of the start of spans, or of an end before it is told."""
@@ -94,34 +105,30 @@ AnySpan = TypeVar("AnySpan", bound="LightSpan")
 
 def start(kind: type[AnySpan], origin: Origin, name: str) -> AnySpan:
     """Start a span, without the constructor of the SDK."""
-    trace_id = origin.trace_id
-    if trace_id is None:
-        trace_id = origin.generator.generate_trace_id()
     span = _new_span(kind)
     span._origin = origin
     span._name = name
+    # What `RandomIdGenerator` does, which is the only one that comes here.
     span._context = _new_context(
-        SpanContext, (trace_id, origin.generator.generate_span_id(), False, origin.flags, origin.state, True)
+        SpanContext,
+        (
+            origin.trace_id or getrandbits(128) or origin.tracer.id_generator.generate_trace_id(),
+            getrandbits(64) or origin.tracer.id_generator.generate_span_id(),
+            False,
+            origin.flags,
+            origin.state,
+            True,
+        ),
     )
     span._start_time = time_ns()
     return span
 
 
-def make_current(span: LightSpan) -> None:
-    """Make a span the current one of a context that ends with it."""
-    made = _new_dict(Context)
-    current = _CURRENT.get_current()
-    if current:
-        _update(made, current)
-    _set(made, _SPAN_KEY, span)
-    _CURRENT.attach(made)
-
-
 _OF_ORIGIN: dict[str, Callable[[Origin], Any]] = {
     "_parent": lambda origin: origin.parent,
     "_resource": lambda origin: origin.resource,
-    "_instrumentation_info": lambda origin: origin.tracer.instrumentation_info,
-    "_instrumentation_scope": lambda origin: origin.tracer._instrumentation_scope,
+    "_instrumentation_info": lambda origin: origin.info,
+    "_instrumentation_scope": lambda origin: origin.scope,
     "_sampler": lambda origin: origin.tracer.sampler,
     "_span_processor": lambda origin: origin.processors,
     "_limits": lambda origin: origin.tracer._span_limits,
@@ -137,13 +144,15 @@ class LightSpan(Span):
     """
 
     # Class attributes are what the SDK's constructor would set.
-    _kind = SpanKind.INTERNAL
+    _kind = _INTERNAL
     _status = Status(StatusCode.UNSET)
     _end_time: int | None = None
     _trace_config = None
     _record_exception = True
     _set_status_on_exception = True
     _record_end_metrics = None
+    _events: Any = ()
+    _links: Any = ()
     _touched = False
     """True once there are parts that code can add to."""
 
@@ -156,32 +165,38 @@ class LightSpan(Span):
         """The attributes that it begins with."""
         return {}
 
+    def enter(self) -> None:
+        """Make it the current span of this context, which ends with the span."""
+        made = _new_dict(Context)
+        around = _current()
+        if around:
+            _update(made, around)
+        _set(made, _SPAN_KEY, self)
+        _attach(made)
+
     def finish(self, about: Attributes, status: Status | None) -> None:
-        """Hand it to the processors with all of its attributes: after `_end_time` was set, and if it is untouched."""
-        self._attributes = about
+        """Hand it to the processors with all of its attributes: after `_end_time` was set, and if it is untouched.
+
+        They get the span itself, which does not change any more.
+        """
         origin = self._origin
-        tracer = origin.tracer
-        ended = _new_span(ReadableSpan)
-        ended._name = self._name
-        ended._context = self._context
-        ended._kind = SpanKind.INTERNAL
-        ended._instrumentation_info = tracer.instrumentation_info
-        ended._instrumentation_scope = tracer._instrumentation_scope
-        ended._parent = origin.parent
-        ended._start_time = self._start_time
-        ended._end_time = self._end_time
-        ended._attributes = about
-        ended._events = ()
-        ended._links = ()
-        ended._resource = origin.resource
-        if status is None:
-            ended._status = self._status
-        else:
-            ended._status = self._status = status
+        self._attributes = about
+        self._parent = origin.parent
+        self._resource = origin.resource
+        self._instrumentation_info = origin.info
+        self._instrumentation_scope = origin.scope
+        if status is not None:
+            self._status = status
         if origin.is_watched:
             origin.processors._on_ending(self)
         for processor in origin.processors._span_processors:
-            processor.on_end(ended)
+            processor.on_end(self)
+
+    def __copy__(self) -> ReadableSpan:
+        return self._readable_span()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ReadableSpan:
+        return deepcopy(self._readable_span(), memo)
 
     def finish_touched(self, about: Attributes, status: Status | None) -> None:
         """The same for a span that code has added to: `about` are the attributes that come at the end."""

@@ -14,7 +14,7 @@ from toolwright.errors import ToolwrightError
 from toolwright.telemetry.agent_spans import ModelCall, SpanParts, TurnWork
 from toolwright.telemetry.call_spans import CallSpans, PlainCalls
 from toolwright.telemetry.failures import Failures
-from toolwright.telemetry.metrics import Metrics
+from toolwright.telemetry.metrics import Metrics, Workers
 from toolwright.telemetry.propagation import Inside, context_of, traceparent
 from toolwright.tools.model import ModelRequest
 from toolwright.tools.tracing import LinkKind, ModelSpan, OpenCallSpan, Redact, TurnSpan, WorkerCounts
@@ -63,7 +63,7 @@ class Telemetry:
         if agent is not None and (not isinstance(agent, str) or not agent):
             raise ToolwrightError(f"agent={agent!r:.200} is not usable; use the name of the agent, or None")
         tracer = trace.get_tracer(NAME, version(NAME), tracer_provider)
-        measured = Metrics(metrics.get_meter(NAME, version(NAME), meter_provider))
+        measured = Metrics(metrics.get_meter(NAME, version(NAME), meter_provider), Workers.of(meter_provider))
         failures = Failures()
         self._agent = agent
         self._metrics = measured

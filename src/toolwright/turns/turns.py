@@ -12,6 +12,7 @@ import builtins
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from contextlib import ExitStack
 from contextvars import copy_context
 from typing import Any
 from weakref import WeakValueDictionary
@@ -25,6 +26,7 @@ from toolwright.calls.active_call import CURRENT, ActiveCall
 from toolwright.calls.suspend.approvals import Asked
 from toolwright.calls.suspend.steps import outside, recording
 from toolwright.drivers.contract import HandedBack, Work, WorkResult
+from toolwright.effects.store_news import Bell
 from toolwright.effects.waiting_room import Watcher
 from toolwright.errors import RuntimeClosed, StoreError, ToolwrightError, TurnError
 from toolwright.ids import uuid7
@@ -56,8 +58,8 @@ from toolwright.turns.turn_run import Progress, TurnOptions, TurnRun, TurnSettin
 
 log = logging.getLogger("toolwright.turns")
 
-LOOK = 0.2
-"""Seconds between two looks at the store: for a turn of another process, and for what others want of ours."""
+LOOK = 5.0
+"""Seconds between two looks at a turn of another process, where the store tells nothing of it."""
 NOT_AGAIN = 60.0
 """Seconds for which a worker leaves a turn to others that it could not continue."""
 WRITE_EVERY = 0.1
@@ -283,9 +285,17 @@ class SessionTurns:
                         if not self._local:
                             return
                         self._wait_elsewhere(True)  # another process works on an earlier turn
-                        await turns.clock.sleep(LOOK)
-                        await self._look_at_ended()
-                        continue
+                        with turns.shared.news.bell() as bell:
+                            while record is None and self._local:
+                                change = self.changed()
+                                try:
+                                    await bell.wait(LOOK, change)
+                                finally:
+                                    change.cancel()
+                                await self._look_at_ended()
+                                record = await turns.store.claim(self._core.id, turns.clock.now(), turns.message_quota)
+                        if record is None:
+                            continue
                     self._wait_elsewhere(False)
                     local = self._local.get(record.id)
                     if local is None:
@@ -777,23 +787,31 @@ class Turns:
     async def _watch(self) -> None:
         """Write the events of all running turns, and stop those that another process cancelled."""
         looked = self.clock.monotonic()
-        while self._active or self._left:
-            await self.clock.sleep(WRITE_EVERY)
-            try:
-                for local in self._running():
-                    await self._write_events(local)
-                if self.clock.monotonic() - looked >= LOOK:
+        with self.shared.news.bell() as bell:
+            while self._active or self._left:
+                await self.clock.sleep(WRITE_EVERY)
+                if bell.rung() or self.clock.monotonic() - looked >= LOOK:
                     looked = self.clock.monotonic()
-                    signalled = await self.store.signalled()
-                    for id, reason in signalled.items():
-                        for active in list(self._active.values()):
-                            active.signalled(id, reason)
-                    for left in builtins.list(self._left.values()) if signalled else ():
-                        if signalled.get(left.turn) is not None:
-                            left.cancel(signalled[left.turn] or "")
-            except StoreError as error:
-                log.warning("Events of turns cannot be written: %s", error, extra=log_fields("turn.not_logged"))
+                    await self._write_and_look(look=True)
+                else:
+                    await self._write_and_look(look=False)
         self._watcher = None
+
+    async def _write_and_look(self, *, look: bool) -> None:
+        """Write the events of all running turns; with `look`, also take what other processes want of them."""
+        try:
+            for local in self._running():
+                await self._write_events(local)
+            if look:
+                signalled = await self.store.signalled()
+                for id, reason in signalled.items():
+                    for active in list(self._active.values()):
+                        active.signalled(id, reason)
+                for left in builtins.list(self._left.values()) if signalled else ():
+                    if signalled.get(left.turn) is not None:
+                        left.cancel(signalled[left.turn] or "")
+        except StoreError as error:
+            log.warning("Events of turns cannot be written: %s", error, extra=log_fields("turn.not_logged"))
 
     def _running(self) -> builtins.list[LocalTurn]:
         return [local for active in self._active.values() for local in active._local.values() if local.run is not None]
@@ -1039,9 +1057,9 @@ class Turns:
                 return
             await self._first_of(left, *(active.changed() for active in working))
 
-    async def look_later(self) -> None:
+    async def look_later(self, bell: Bell) -> None:
         """Wait until it is time for the next look at the store, or the runtime closes."""
-        await self._first_of(LOOK)
+        await bell.wait(LOOK, self._closing)
 
     async def _first_of(self, seconds: float, *changes: asyncio.Future[None]) -> None:
         """Wait for some time, for the first of some changes, or for the closing."""
@@ -1178,7 +1196,11 @@ class Turn:
         return replace(outcome, value=value)
 
     async def _rest(self, to_the_end: bool) -> TurnOutcome:
-        turns = self._turns
+        with ExitStack() as bells:
+            return await self._wait_for_rest(to_the_end, bells)
+
+    async def _wait_for_rest(self, to_the_end: bool, bells: ExitStack) -> TurnOutcome:
+        turns, bell = self._turns, None
         while True:
             turns.shared.lifetime.require_open()
             local = self._local
@@ -1189,7 +1211,8 @@ class Turn:
                     return replace(read_outcome(record), calls=await outcomes_of(core, turns.store, self.id))
                 if record.state == "waiting" and not to_the_end:
                     return waiting_outcome(record)
-                await turns.look_later()
+                bell = bell or bells.enter_context(turns.shared.news.bell())
+                await turns.look_later(bell)
                 continue
             if local.error is not None:
                 raise local.error
@@ -1236,32 +1259,34 @@ class Turn:
         """
         if isinstance(after, bool) or not isinstance(after, int) or after < 0:
             raise TurnError(f"after={after!r:.200} is not usable; use the number of an event, or 0 for all")
-        turns, number = self._turns, after
-        while True:
-            turns.shared.lifetime.require_open()
-            events = turns.log_of(self.id, self.session_id)
-            if events is not None and events.has_after(number):
-                async for event in _follow_here(turns, events, number):
-                    number = event.number
-                    yield event
-                if events.ended:
-                    return
-                if not events.left:
-                    continue
-            try:
-                ended = (await self._record()).state in ENDED
-                chunks = await turns.store.events(self.id, number)
-            except StoreError:
-                turns.shared.lifetime.require_open()  # it may have been closed meanwhile, with its store
-                raise
-            for chunk in chunks:
-                for event in read_chunk(chunk, number):
-                    number = event.number
-                    yield event
-            if not chunks:
-                if ended:
-                    return
-                await turns.look_later()
+        turns, number, bell = self._turns, after, None
+        with ExitStack() as bells:
+            while True:
+                turns.shared.lifetime.require_open()
+                events = turns.log_of(self.id, self.session_id)
+                if events is not None and events.has_after(number):
+                    async for event in _follow_here(turns, events, number):
+                        number = event.number
+                        yield event
+                    if events.ended:
+                        return
+                    if not events.left:
+                        continue
+                try:
+                    ended = (await self._record()).state in ENDED
+                    chunks = await turns.store.events(self.id, number)
+                except StoreError:
+                    turns.shared.lifetime.require_open()  # it may have been closed meanwhile, with its store
+                    raise
+                for chunk in chunks:
+                    for event in read_chunk(chunk, number):
+                        number = event.number
+                        yield event
+                if not chunks:
+                    if ended:
+                        return
+                    bell = bell or bells.enter_context(turns.shared.news.bell())
+                    await turns.look_later(bell)
 
     async def steer(self, message: str, *, when: Delivery = "next_model_call") -> None:
         """Send a message while the turn runs: it reaches the model at its next call, or as the next turn.

@@ -16,6 +16,7 @@ from tests.effects.interleaving.loop import Process, SeededLoop
 from toolwright.effects.memory import MemoryStore
 from toolwright.effects.memory_rows import MemoryDatabase
 from toolwright.errors import StoreError
+from toolwright.stores.contracts.journal import Cursor
 
 
 class Disk:
@@ -55,6 +56,11 @@ class Disk:
             return await self._ask(verb, args, options)
 
         return ask
+
+    async def news(self, after: Cursor | None, patience: float, *, own: bool = False) -> Cursor:
+        if self.closed:
+            raise StoreError("the store is closed")
+        return await self.memory.news(after, patience, own=own)
 
     async def close(self) -> None:
         if not self.closed:

@@ -132,7 +132,7 @@ class Processes:
     def _kill(self, member: Member) -> None:
         self.ledger.note(f"{member} crashes")
         member.dead = True
-        self.rows.owners.discard(member.disk.owner)
+        self.rows.end(member.disk.owner)
 
     async def _crash_at_a_verb(self) -> None:
         if (member := self._some()) is not None:
@@ -156,7 +156,7 @@ class Processes:
         if (member := self._some()) is not None:
             self.ledger.note(f"{member} is taken for dead")
             member.stale = True
-            self.rows.owners.discard(member.disk.owner)
+            self.rows.end(member.disk.owner)
 
     async def _break_its_disk(self) -> None:
         if (member := self._some()) is not None:

@@ -13,7 +13,7 @@ from toolwright.errors import StoreError, ToolwrightError
 from toolwright.stores.contracts.inspection import Pruned, Retention
 from toolwright.stores.contracts.journal import CallKey, Intent, Kept
 from toolwright.stores.contracts.waits import Remembered, Resolution, Wait, WaitKey
-from toolwright.stores.sqlite.admin import pruning
+from toolwright.stores.sql.admin import pruning
 from toolwright.stores.sqlite.admin.maintenance import check, prune, stats
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.tools.outcome import ToolOutcome

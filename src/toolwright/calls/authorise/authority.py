@@ -86,12 +86,13 @@ def require_allowed(
     entry.parent_id = None if origin.call is None else origin.call.call_id
     verdict = authorise(entry, _judge(origin, session))
     if entry.outcome is not None and entry.outcome.failure is not None:
-        raise refused(entry.outcome.failure)
+        raise refused(entry.outcome.failure, entry.decided_by)
     if verdict is not None and outright:
         raise RunRefused(
             f"{tool.name!r} may not be started without an approval (rule {verdict.rule!r}), and nobody can be asked "
             "for work that happens elsewhere; let a call start it that may",
             "needs_approval",
+            verdict.rule,
         )
 
 
@@ -104,12 +105,12 @@ def require_not_denied(origin: Origin, session: str, tool: Tool) -> None:
     verdict = _judge(origin, session).denies_always(tool)
     if verdict is not None:
         reason = f": {verdict.reason}" if verdict.reason else ""
-        raise RunRefused(f"Tool {tool.name!r} may not run (rule {verdict.rule!r}){reason}", "denied")
+        raise RunRefused(f"Tool {tool.name!r} may not run (rule {verdict.rule!r}){reason}", "denied", verdict.rule)
 
 
-def refused(failure: Failure) -> RunRefused:
-    """The error for a starter whose work is refused by a policy."""
-    return RunRefused(failure.message, failure.code)
+def refused(failure: Failure, rule: str | None = None) -> RunRefused:
+    """The error for a starter whose work is refused by a rule of a policy."""
+    return RunRefused(failure.message, failure.code, rule)
 
 
 def _judge(origin: Origin, session: str) -> Judge:

@@ -15,6 +15,10 @@ from toolwright.errors import ReplayMismatch
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.outcome import ToolOutcome
 
+_Key = str | tuple[str, str]
+"""The id of a call, with its scope if it has one. Where each call has a scope of its own, a dict for each scope would
+be one for each call; most have none, and their id is at hand."""
+
 
 class MemoryJournal:
     """The records of one session's calls, for the life of the process.
@@ -24,8 +28,7 @@ class MemoryJournal:
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
-        # By scope and id. Where each call has a scope of its own, a dict for each scope would be one for each call.
-        self._calls: dict[tuple[str, str], Remembered] = {}
+        self._calls: dict[_Key, Remembered] = {}
 
     def admit(self, calls: Sequence[ActiveCall]) -> Coroutine[Any, Any, None] | None:
         scope, remembered = calls[0].owner.scope, self._calls
@@ -34,10 +37,10 @@ class MemoryJournal:
             for call in calls:
                 if not call.named or call.repeated:
                     continue
-                key, tool = (scope, call.call_id), call.tool
+                key: _Key = (scope, call.call_id) if scope else call.call_id
                 known = remembered.get(key)
                 if known is None:
-                    tool_id = "" if tool is None else tool.definition.id
+                    tool_id = "" if call.tool is None else call.tool.definition.id
                     call.remembered = remembered[key] = Remembered(tool_id, call.raw, call)
                 elif self._replay(call, known):
                     lacked_connection.append(call)
@@ -71,7 +74,7 @@ class MemoryJournal:
             provider = None if call.outcome is None else call.outcome.provider
             if provider is None or call.concluded or await call.env.connected_since(provider) is None:
                 continue
-            known = self._calls[call.owner.scope, call.call_id]
+            known = self._calls[_key(call)]
             before = known.end
             call.outcome = None
             if isinstance(before, ActiveCall) or before.status != "connection_required":
@@ -85,7 +88,7 @@ class MemoryJournal:
             if call.past is not None and call.past.before is not None:
                 call.remembered.end = call.past.before
             else:
-                del self._calls[call.owner.scope, call.call_id]
+                del self._calls[_key(call)]
             call.remembered = None
         if call.shares is not None:
             call.shares.sharers = tuple(other for other in call.shares.sharers if other is not call)
@@ -128,6 +131,11 @@ class MemoryJournal:
 
     def close(self) -> None:
         pass  # Nothing outlives the process.
+
+
+def _key(call: ActiveCall) -> _Key:
+    scope = call.owner.scope
+    return (scope, call.call_id) if scope else call.call_id
 
 
 def _may_run_again(call: ActiveCall) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 
 from msgspec.structs import replace
 
@@ -22,14 +23,17 @@ from toolwright.calls.journal_contract import Concluded, Started
 from toolwright.calls.redact import written_arguments
 from toolwright.calls.suspend.connection_wait import restore_connections
 from toolwright.clock import Clock, Timer
+from toolwright.effects.store_news import StoreNews
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Ended, Entry, Intent, JournalStore
 from toolwright.stores.contracts.turns import TURN_SCOPE
 from toolwright.tools.claims import PARALLEL
 from toolwright.tools.outcome import ToolOutcome
 
-POLL = 0.05
-"""Seconds between two looks at a call that runs in another process."""
+LONGEST_LOOK = 5.0
+"""Seconds between two looks at a call that runs in another process, where the store tells nothing of it."""
+LOST_LOOK = 0.05
+"""Seconds between two looks at an execution in this process that was taken over by another, and stops."""
 RETRY = 1.0
 """Seconds between two attempts to release calls that could not be released."""
 Then = Concluded[ActiveCall]
@@ -42,9 +46,10 @@ _key = functools.partial(tuple.__new__, CallKey)
 class StoreJournal:
     """The journal of a runtime, in a store that outlives the process."""
 
-    def __init__(self, store: JournalStore, clock: Clock) -> None:
+    def __init__(self, store: JournalStore, clock: Clock, news: StoreNews) -> None:
         self._store = store
         self._clock = clock
+        self._news = news
         self._live: dict[CallKey, ActiveCall] = {}
         self._beginning: dict[CallKey, list[Intent]] = {}  # the calls that are being begun, each with its batch
         self._unreleased = _Unreleased(store, clock, self._is_live)
@@ -68,14 +73,18 @@ class StoreJournal:
             return
         intents = [_intent(call, _key((session, scope, call.call_id)), batch, now, under) for call in waiting]
         refusals = [_intent(call, _key((session, scope, call.call_id)), batch, now) for call in refused]
-        unmet, left = waiting, intents
-        while True:
-            unmet, left, is_lost = await self._meet_live(unmet, left)
-            if not is_lost and ((not unmet and not refused) or await self._written(unmet, left, refused, refusals)):
-                break
-            owner.leave_queue(waiting)
-            left = [one if one.starts_at is None else replace(one, starts_at=None) for one in left]
-            await self._clock.sleep(POLL)
+        unmet, left, bell = waiting, intents, None
+        with ExitStack() as bells:
+            while True:
+                unmet, left, is_lost = await self._meet_live(unmet, left)
+                if not is_lost and ((not unmet and not refused) or await self._written(unmet, left, refused, refusals)):
+                    break
+                owner.leave_queue(waiting)
+                left = [one if one.starts_at is None else replace(one, starts_at=None) for one in left]
+                if bell is None:
+                    bell = bells.enter_context(self._news.bell())
+                else:
+                    await bell.wait(LOST_LOOK if is_lost else LONGEST_LOOK)
         for call, intent in zip(waiting, intents, strict=True):
             if call.outcome is not None and call.outcome.status == "connection_required":
                 await self._run_again(call, intent.key, call.outcome)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwright import jsonx
@@ -46,17 +47,18 @@ _KINDS = {
 _BYTE = re.compile(r"\(byte (\d+)\)")
 
 
-class PreparedCall:
+class PreparedCall(Struct, kw_only=True, eq=False):
     """A call with its tool and its arguments, or with the outcome that ends it before it could run.
 
     `raw` is the canonical JSON of the arguments, which is hashed, validated, recorded and shown; for text that is not
     the JSON of an object, it is that text as a JSON string. `arguments` are the arguments of the tool's function.
     """
 
-    # Defaults of the class: most calls never write them.
+    call_id: str = ""
+    name: str = ""
     tool: Tool | None = None
     arguments: dict[str, Any] | None = None
-    raw = EMPTY
+    raw: bytes = EMPTY
     outcome: ToolOutcome | None = None
     answer: Any = None
     payload: Any = None
@@ -64,10 +66,13 @@ class PreparedCall:
     decision: Decision | None = None
     parent_id: str | None = None
     source: CallSource = "model"
-    call_id: str
-    named = False  # True when the call was given its id.
-    repeated = False  # True when an earlier call of its batch has the same id, or its id cannot be used.
-    name: str
+    named: bool = False
+    """True when the call was given its id."""
+    repeated: bool = False
+    """True when an earlier call of its batch has the same id, or its id cannot be used."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.call_id!r} of tool {self.name!r}>"  # not what it was given
 
     def fail(self, failure: Failure) -> None:
         """End the call here; it flows on as a finished entry, so that order and count never change."""

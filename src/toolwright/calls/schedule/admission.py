@@ -123,12 +123,12 @@ class Admission:
         """
         ticket.order = self._runtime.next_order()
         ticket.admission = self
-        parent = ticket.parent
+        parent, claims = ticket.parent, ticket.claims
         index = ticket.index = self._index if parent is None else self._nest(parent, ticket, siblings)
-        if ticket.claims is PARALLEL and not index.exclusive:
+        if claims is PARALLEL and not index.exclusive:
             index.shared[ticket] = None
             self.admit(ticket)
-        elif index.add(ticket, ticket.claims):
+        elif index.add(ticket, claims):
             self.admit(ticket)
         else:
             ticket.state = "blocked"
@@ -168,28 +168,34 @@ class Admission:
             for follower in freed:
                 if follower.state == "blocked" or follower.state == "gate":  # and not stopped by one before it
                     self.admit(follower)
-        if held and (freed or ticket.parent is not None or not self._hand_over(ticket.limits)):
-            give_back(ticket.limits)
+        if held:
+            if freed or ticket.parent is not None:
+                give_back(ticket.limits)
+            else:
+                self._hand_over(ticket.limits)
 
-    def _hand_over(self, limits: tuple[Limit, ...]) -> bool:
-        """Give the slots straight to the next call that needs the same, when no other call waits for any of them."""
+    def _hand_over(self, limits: tuple[Limit, ...]) -> None:
+        """Free slots; give them straight to the next call that needs the same, if no other call waits for any."""
         queue: deque[Ticket] | None = None
         for limit in limits:
             if limit.waiting:
                 if queue is not None:
-                    return False
+                    give_back(limits)
+                    return
                 queue = limit.waiting
         if queue is None:
-            return False
+            for limit in limits:
+                limit.in_use -= 1
+            return
         heir, gate = queue[0], self.gate
         if heir.limits is not limits or heir.rejoins or heir.reserved or gate.nested.there or gate.waiting:
-            return False
+            give_back(limits)
+            return
         queue.popleft()
         heir.waiting_in = None
         heir.state = "running"
         self.running.add(heir)
         heir.start()
-        return True
 
     def free_slots(self, ticket: Ticket) -> None:
         """Release the slots and keep the claims: for a call that was given up and still runs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import msgspec
 import typer
@@ -12,10 +13,12 @@ from rich.table import Table
 from toolwright.app import App
 from toolwright.cli.display.output import Screen, print_json
 from toolwright.cli.doctor import Finding, examine
-from toolwright.cli.exits import BAD_INPUT, DAMAGED, BadInput, reported
+from toolwright.cli.exits import BAD_INPUT, DAMAGED, reported
 from toolwright.cli.input import options
 from toolwright.cli.input.apps import load_app
+from toolwright.cli.input.project import find_project
 from toolwright.cli.input.stores import named_store
+from toolwright.errors import ToolwrightError
 
 STYLES = {"ok": "green", "advice": "yellow", "problem": "red", "damage": "bold red"}
 
@@ -39,14 +42,16 @@ def doctor(app: options.AppName = None, db: options.Db = None, as_json: options.
             raise typer.Exit(BAD_INPUT)
 
 
-def _app(named: str | None) -> App | None:
-    """The app that is named, or that of the project; None where there is none."""
-    if named is not None:
-        return load_app(named, None)
+def _app(named: str | None) -> App | ToolwrightError | None:
+    """The app that is named, or that of the project; None where none is, and the error where it cannot be loaded: the
+    rest is looked at nevertheless."""
     try:
-        return load_app(None, None)
-    except BadInput:
-        return None
+        project = find_project(Path.cwd())
+        if named is None and (project is None or not {"app", "mcp", "tools"} & project.table.keys()):
+            return None
+        return load_app(named, None)
+    except ToolwrightError as error:
+        return error
 
 
 def _table(found: list[Finding]) -> Table:

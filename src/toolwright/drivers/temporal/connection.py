@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from toolwright.drivers.temporal.address import TemporalAddress
 from toolwright.errors import DriverUnavailable
@@ -26,13 +25,13 @@ class TemporalConnection:
             DriverUnavailable: the service does not answer.
         """
         if self._client is None:
-            address = self._address
+            address, key = self._address, os.environ.get("TEMPORAL_API_KEY") or None
             try:
                 self._client = await Client.connect(
                     address.host,
                     namespace=address.namespace,
-                    api_key=os.environ.get("TEMPORAL_API_KEY") or None,
-                    tls=address.tls,
+                    api_key=key,
+                    tls=address.tls or key is not None,  # a key never travels in clear text
                 )
             except RuntimeError as error:  # of the library: it cannot connect
                 raise DriverUnavailable(f"Temporal at {address} does not answer: {error!s:.300}") from error
@@ -42,8 +41,3 @@ class TemporalConnection:
 def away(address: TemporalAddress, error: RPCError) -> DriverUnavailable:
     """The error for a request that Temporal did not accept."""
     return DriverUnavailable(f"Temporal at {address} did not answer: {error.status.name}: {error.message:.300}")
-
-
-def is_one_of(error: RPCError, codes: Sequence[RPCStatusCode]) -> bool:
-    """True when the service answered with one of these codes."""
-    return error.status in codes

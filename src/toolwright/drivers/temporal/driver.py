@@ -59,10 +59,9 @@ class TemporalDriver:
         self._clock = clock
         self._connection = TemporalConnection(address)
         self._desk: Desk | None = None
-        self._worker: Worker | None = None
         self._serving: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
-        self._closed = False
+        self._away = False
 
     def open(self, desk: Desk) -> None:
         self._desk = desk
@@ -122,7 +121,6 @@ class TemporalDriver:
         self._stopped.set()
 
     async def close(self) -> None:
-        self._closed = True
         self._stopped.set()
         if self._serving is not None:
             await asyncio.wait({self._serving}, timeout=CLOSING)
@@ -147,7 +145,9 @@ class TemporalDriver:
             try:
                 await self._serve_once()
             except (DriverUnavailable, RuntimeError) as fault:
-                log.warning("%s; it is tried again", fault, extra=log_fields("driver.unavailable"))
+                level = logging.DEBUG if self._away else logging.WARNING
+                log.log(level, "%s; it is tried until it does", fault, extra=log_fields("driver.unavailable"))
+                self._away = True
             except Exception:  # the library: whatever it is, work must be brought again
                 log.exception("The worker of Temporal ended, and is begun again", extra=log_fields("driver.failed"))
             if not self._stopped.is_set():
@@ -157,8 +157,10 @@ class TemporalDriver:
     async def _serve_once(self) -> None:
         desk = self._desk
         assert desk is not None
+        client = await self._connection.client()
+        self._away = False
         worker = Worker(
-            await self._connection.client(),
+            client,
             task_queue=self._address.queue,
             workflows=list(WORKFLOWS),
             activities=[self._work, self._fire, self._cancelled],

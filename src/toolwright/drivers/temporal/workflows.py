@@ -37,6 +37,8 @@ RETRY = RetryPolicy(
     maximum_attempts=0,
 )
 """Again without end: what of the work is repeated is decided by the journal of the store."""
+FIRE_RETRY = replace(RETRY, maximum_interval=timedelta(seconds=300))
+"""The same for a schedule, more rarely in the end: each of its later tries is an event of the history."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class Bringing:
         if work.kind == "schedule":
             # Short, and so without a place among the activities, which long runs may have all taken.
             came: Came = await workflow.execute_local_activity(
-                FIRE, work, result_type=Came, start_to_close_timeout=timedelta(seconds=60), retry_policy=RETRY
+                FIRE, work, result_type=Came, start_to_close_timeout=timedelta(seconds=60), retry_policy=FIRE_RETRY
             )
             return came
         came = await workflow.execute_activity(

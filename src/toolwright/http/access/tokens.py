@@ -7,6 +7,7 @@ A hash without salt is enough, for nobody can guess 32 random bytes.
 
 from __future__ import annotations
 
+import builtins
 import hashlib
 import hmac
 import re
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from toolwright.clock import Clock
 from toolwright.errors import ToolwrightError
@@ -58,6 +60,13 @@ class TokenInfo(Struct, frozen=True, kw_only=True):
     def to_json(self) -> dict[str, Any]:
         """The token as plain data; instants are RFC 3339 text."""
         return plain_data(self)
+
+
+class LoginInfo(TokenInfo, frozen=True, kw_only=True):
+    """The login of a browser. It has the scopes of the token that it was made with, or of a link."""
+
+    token: str | None = None
+    """The id of that token; null for a link."""
 
 
 class NewToken(NamedTuple):
@@ -148,6 +157,20 @@ class Tokens:
         now = self.clock.now()
         revoked = await self._store.revoke_token(id, now)
         return None if revoked is None or revoked.kind != "token" else _info(revoked, now)
+
+    async def logins(self, after: str | None = None, limit: int = 100) -> builtins.list[LoginInfo]:
+        """The logins of browsers, oldest first, also those that ended and are not forgotten yet."""
+        now = self.clock.now()
+        found = await self._store.list_tokens("login", after, limit)
+        return [LoginInfo(**asdict(_info(each, now)), token=each.parent) for each in found]
+
+    async def end_login(self, id: str) -> LoginInfo | None:
+        """End the login of a browser, from now on in every process; None for no login."""
+        known, now = await self._store.get_token(id), self.clock.now()
+        if known is None or known.kind != "login":
+            return None
+        ended = await self._store.revoke_token(id, now)
+        return None if ended is None else LoginInfo(**asdict(_info(ended, now)), token=ended.parent)
 
     # --- for requests
 

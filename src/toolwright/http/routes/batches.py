@@ -12,22 +12,25 @@ from msgspec.structs import replace
 from toolwright import jsonx
 from toolwright.calls.batch import Batch
 from toolwright.http.answers import JsonAnswer
+from toolwright.http.batch_cancels import cancels_of
 from toolwright.http.calls_json import CallShown, call_json
-from toolwright.http.checks import BodyCheck
-from toolwright.http.cursors import Page, PageQuery, page_of, read_cursor, write_cursor
+from toolwright.http.checks import BodyCheck, not_json
+from toolwright.http.cursors import Page, PageQuery, page_from, read_cursor
 from toolwright.http.held_up import NAMED, EarlierCall, held_up, settle
-from toolwright.http.operations import SESSION, Operation, OtherAnswer, ServiceRequest
+from toolwright.http.operations import LONGEST_ID, SESSION, Id, Operation, OtherAnswer, ServiceRequest
 from toolwright.http.outcome_json import outcomes_json
-from toolwright.http.problems import Problem, not_found
+from toolwright.http.problems import Problem, invalid, not_found
 from toolwright.http.waited_for import waited_for
 from toolwright.runtime.runtime import history_of
 from toolwright.stores.contracts.inspection import PastBatch, PastCall
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.validation_messages import ArgumentProblem, preview
 from toolwright.wire.detect import PROVIDERS, Provider, detect
 
 MOST_CALLS = 10_000
 """Calls of one batch."""
+Scope = Annotated[str, Meta(max_length=LONGEST_ID)]
 _SOURCES = ("model", "user")
 """Who may have made a call that comes over HTTP."""
 
@@ -39,7 +42,7 @@ class BatchCall(Struct, frozen=True, forbid_unknown_fields=True):
     """The name of a tool."""
     arguments: Any = None
     """An object, or the JSON text of one."""
-    id: Annotated[str, Meta(min_length=1)] | None = None
+    id: Id | None = None
     """Its id in the scope; the same id with the same content is the same call."""
     source: Literal["model", "user"] = "model"
 
@@ -48,7 +51,7 @@ class NewBatch(Struct, frozen=True, forbid_unknown_fields=True):
     """Calls that are to run as one batch."""
 
     calls: list[BatchCall]
-    scope: str | None = None
+    scope: Scope | None = None
     """What their ids are unique in. By default that of the session, or of the `Idempotency-Key`."""
 
 
@@ -68,7 +71,7 @@ class BatchDone(Struct, frozen=True):
 class BatchQuery(Struct, frozen=True, kw_only=True):
     """How a posted batch is read."""
 
-    scope: str | None = None
+    scope: Scope | None = None
     """The scope of calls in a provider's shape, which cannot name one."""
     provider: Literal["openai-chat", "openai-responses", "anthropic", "mcp", "plain"] | None = None
     """The shape, where it cannot be told from the body."""
@@ -95,8 +98,8 @@ class BatchShown(Struct, frozen=True):
 class WhichBatch(Struct, frozen=True, kw_only=True):
     """Which of the batches of an id: the same calls in another session or scope have the same id."""
 
-    session: str | None = None
-    scope: str | None = None
+    session: Id | None = None
+    scope: Scope | None = None
 
 
 class Cancel(Struct, frozen=True, forbid_unknown_fields=True):
@@ -136,7 +139,7 @@ def read_batch(data: bytes) -> object:
     except msgspec.ValidationError:
         return _any.read(data)  # a provider's shape
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem(400, "not_json", f"The body is not JSON ({error}); send JSON in UTF-8") from None
+        raise not_json(data, error) from None
 
 
 def _posted(body: object, query: BatchQuery) -> Posted:
@@ -151,14 +154,18 @@ def _posted(body: object, query: BatchQuery) -> Posted:
         assert isinstance(body, dict)
         scope = body.get("scope") if body.get("scope") is not None else scope
         body = body["calls"]
-        if scope is not None and not isinstance(scope, str):
-            raise Problem(422, "invalid", "The scope is not text; use a string, or leave it out")
+        if scope is not None and (not isinstance(scope, str) or len(scope) > LONGEST_ID):
+            expected = f"text of up to {LONGEST_ID} characters"
+            raise invalid([ArgumentProblem("$.scope", "the scope is not usable", preview(scope), expected)])
     name = query.provider or detect(body)
     shape = PROVIDERS[name]
     calls = shape.read_calls(body)
     if name == "mcp":  # as a server reads them: the service runs tools of any kind
         calls = [replace(call, kind=None) for call in calls]
-    for call in calls:
+    for place, call in enumerate(calls):
+        if len(call.id or "") > LONGEST_ID:
+            expected = f"at most {LONGEST_ID} characters"
+            raise invalid([ArgumentProblem(f"$[{place}].id", "the id is too long", preview(call.id), expected)])
         if call.source not in _SOURCES:
             raise Problem(
                 422, "invalid", f"Call {call.id!r:.200} has the source {call.source!r}; use 'model' or 'user'"
@@ -178,9 +185,17 @@ async def post_batch(request: ServiceRequest[object, BatchQuery]) -> JsonAnswer:
         calls = [call if call.id else replace(call, id=f"{named}-{place}") for place, call in enumerate(calls)]
     session = request.session()
     batch = session.start_batch(calls, scope=scope or "", at_once=True)
+    if not batch.done:
+        cancels_of(request.runtime).watch(batch)
     if request.prefers("respond-async") and not batch.done:
-        return _answer(request, scope or "", posted, calls, batch, await _outcomes(batch), "running")
-    status = "done" if batch.done else await settle(batch, lambda: session.batches, request.patience())
+        status: Literal["done", "waiting", "running"] = "running"
+    else:
+        status = "done" if batch.done else await settle(batch, lambda: session.batches, request.patience())
+    if status == "running":
+        await batch.launched()  # what is acknowledged is in the store
+        status = "done" if batch.done else "running"
+    if status != "done":
+        await cancels_of(request.runtime).ready()
     return _answer(request, scope or "", posted, calls, batch, await _outcomes(batch), status)
 
 
@@ -235,9 +250,7 @@ async def list_batches(request: ServiceRequest[None, PageQuery]) -> dict[str, An
     place = read_cursor(request.query.cursor, tuple[float, str])
     limit = request.query.limit
     found = await history_of(request.runtime).list_batches(request.path[SESSION], place, limit + 1)
-    shown = found[:limit]
-    more = write_cursor(shown[-1].first_at, shown[-1].batch) if len(found) > limit else None
-    return page_of([one.to_json() for one in shown], more)
+    return page_from(found, limit, lambda one: (one.first_at, one.batch))
 
 
 async def get_batch(request: ServiceRequest[None, WhichBatch]) -> dict[str, Any]:
@@ -259,12 +272,20 @@ async def get_batch(request: ServiceRequest[None, WhichBatch]) -> dict[str, Any]
 
 
 async def cancel_batch(request: ServiceRequest[Cancel, WhichBatch]) -> dict[str, Any]:
-    """Stop a batch that runs on this server."""
+    """Stop a batch, on whichever server it runs."""
     calls = await _calls_of(request, request.query)
     key, id = calls[0].key, calls[0].batch
     running = _running(request.runtime.session(key.session).batches, calls[0])
     if not running and any(call.outcome is None and not call.cut_off for call in calls):
-        raise Problem(409, "elsewhere", f"The batch {id!r:.200} runs on another server; cancel it there")
+        asked = await cancels_of(request.runtime).ask(calls, request.body.reason)
+        if asked is None:
+            raise Problem(
+                409,
+                "elsewhere",
+                f"The batch {id!r:.200} runs in another process that does not answer, as one that is no server does "
+                "not; cancel it there, or ask again",
+            )
+        return {"cancelled": asked}
     for one in running:
         one.cancel(request.body.reason)
     return {"cancelled": bool(running)}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from toolwright.http.calls_json import CallShown, CallWithParts, call_json, detail_json
 from toolwright.http.cursors import Cursor, Limit, Page, page_of, read_cursor, write_cursor
-from toolwright.http.operations import SESSION, Operation, ServiceRequest
-from toolwright.http.problems import Problem, not_found
+from toolwright.http.operations import LONGEST_ID, SESSION, Id, Operation, ServiceRequest
+from toolwright.http.problems import not_found
 from toolwright.runtime.runtime import history_of
 from toolwright.stores.contracts.call_history import CallFilters, Place, PlacedCall
 from toolwright.stores.contracts.journal import CallKey
@@ -21,11 +21,10 @@ _MOST_READS = 10
 class CallQuery(Struct, frozen=True, kw_only=True):
     """Which calls are listed: those that match all that is given."""
 
-    session: str | None = None
-    tool: str | None = None
-    status: str | None = None
-    """Such as "failure", "running", "waiting" or "cut off"."""
-    batch: str | None = None
+    session: Id | None = None
+    tool: Id | None = None
+    status: Literal["success", "failure", "cancelled", "running", "waiting", "cut off"] | None = None
+    batch: Id | None = None
     cursor: Cursor | None = None
     limit: Limit = 100
 
@@ -33,14 +32,13 @@ class CallQuery(Struct, frozen=True, kw_only=True):
 class WhichScope(Struct, frozen=True, kw_only=True):
     """The scope of a call."""
 
-    scope: str = ""
+    scope: Annotated[str, Meta(max_length=LONGEST_ID)] = ""
 
 
 async def list_calls(request: ServiceRequest[None, CallQuery]) -> dict[str, Any]:
     """Calls, the newest first."""
     query = request.query
-    if query.session is not None and not request.sees(query.session):
-        raise Problem(403, "forbidden", f"The token has not the scope 'read' in session {query.session!r:.200}")
+    request.require_scope_in(query.session)
     filters = CallFilters(session=query.session, tool=query.tool, status=query.status, batch=query.batch)
     shown, place = await seen_calls(request, filters, read_cursor(query.cursor, tuple[float, str]), query.limit)
     return page_of([call_json(one.call) for one in shown], None if place is None else write_cursor(*place))

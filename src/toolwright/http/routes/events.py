@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -9,10 +10,13 @@ from msgspec import Meta, Struct
 from toolwright.http.cursors import Limit
 from toolwright.http.events import EventStream, Shown, Wanted, feed_of
 from toolwright.http.operations import Operation, OtherAnswer, ServiceRequest
-from toolwright.http.problems import Problem
+from toolwright.http.problems import Problem, invalid
 from toolwright.http.sse import MEDIA_TYPE
+from toolwright.stores.contracts.event_log import EVENT_GROUPS
+from toolwright.tools.validation_messages import ArgumentProblem, preview
 
 HEADER = "last-event-id"
+_KIND = re.compile(rf"({'|'.join(EVENT_GROUPS)})\.(\*|[a-z_]+)")
 LARGEST = 2**63 - 1
 Number = Annotated[int, Meta(ge=0, le=LARGEST)]
 
@@ -65,8 +69,7 @@ async def events(request: ServiceRequest[None, EventQuery]) -> EventStream | dic
     Otherwise the answer is a page of those that are there.
     """
     query = request.query
-    if query.session is not None:
-        request.require(query.session, Problem(403, "forbidden", "The token has not the scope in this session"))
+    request.require_scope_in(query.session)
     wanted = wanted_of(request)
     after = event_id(request.raw.headers.get(HEADER), query.after)
     if request.accepts(MEDIA_TYPE):
@@ -79,9 +82,20 @@ async def events(request: ServiceRequest[None, EventQuery]) -> EventStream | dic
 
 
 def wanted_of(request: ServiceRequest[None, EventQuery]) -> Wanted:
-    """The events that a request asks for, and that its caller may see."""
+    """The events that a request asks for, and that its caller may see.
+
+    Raises:
+        Problem: no event has a kind like one that is asked for.
+    """
     query = request.query
     named = [word.strip() for word in (query.types or "").split(",") if word.strip()]
+    for word in named:
+        if _KIND.fullmatch(word) is None:
+            groups = ", ".join(f"{group}.*" for group in EVENT_GROUPS)
+            expected = f"kinds such as 'call.finished', or one of {groups}"
+            raise invalid(
+                [ArgumentProblem("?types", f"no event has such a kind; use {expected}", preview(word), expected)]
+            )
     return Wanted(
         request.sees,
         request.caller.sessions,

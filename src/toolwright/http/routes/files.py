@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from toolwright.errors import ServiceError
 from toolwright.http.answers import JsonAnswer
-from toolwright.http.cursors import Page, PageQuery, page_of, read_cursor, write_cursor
+from toolwright.http.cursors import Page, PageQuery, page_from, read_cursor
 from toolwright.http.operations import Operation, OtherAnswer, ServiceRequest
 from toolwright.http.problems import Problem, not_found
 from toolwright.http.ranges import ContentAnswer, matches, read_range
@@ -48,8 +48,7 @@ async def list_files(request: ServiceRequest[None, FilesQuery]) -> dict[str, Any
         found.append(info)
         if len(found) > limit:
             break
-    shown = found[:limit]
-    return page_of([info.to_json() for info in shown], write_cursor(shown[-1].path) if len(found) > limit else None)
+    return page_from(found, limit, lambda info: (info.path,))
 
 
 def _order(path: str) -> list[str]:

@@ -80,7 +80,7 @@ class CompletionError(Struct, frozen=True, forbid_unknown_fields=True):
 async def list_approvals(request: ServiceRequest[None, InboxQuery]) -> dict[str, Any]:
     """What waits for a person, the oldest first."""
     query, runtime = request.query, request.runtime
-    _require_seen(request, query.session)
+    request.require_scope_in(query.session)
     place = read_cursor(query.cursor, tuple[float, str])
     found = [_approval(one) for one in await runtime.approvals(query.session)]
     found += [_question(one) for one in await runtime.questions(query.session)]
@@ -94,7 +94,7 @@ async def list_approvals(request: ServiceRequest[None, InboxQuery]) -> dict[str,
 async def list_decisions(request: ServiceRequest[None, InboxQuery]) -> dict[str, Any]:
     """Who decided what, the newest first: approved or denied, by whom, from where, and what was changed."""
     query, runtime = request.query, request.runtime
-    _require_seen(request, query.session)
+    request.require_scope_in(query.session)
     place = read_cursor(query.cursor, tuple[int])
     before, shown, more = None if place is None else place[0], list[dict[str, Any]](), True
     for _ in range(_MOST_READS):
@@ -130,11 +130,6 @@ def _approval(one: Approval) -> tuple[float, dict[str, Any]]:
 def _question(one: Question) -> tuple[float, dict[str, Any]]:
     told = {"kind": "question", "key": one.key, "session": one.session, "approval": None, "question": one.to_json()}
     return one.asked_at, told
-
-
-def _require_seen(request: ServiceRequest[Any, Any], session: str | None) -> None:
-    if session is not None and not request.sees(session):
-        raise Problem(403, "forbidden", f"The token has not the scope {request.scope!r} in session {session!r:.200}")
 
 
 # --- decisions

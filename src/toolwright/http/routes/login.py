@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct, to_builtins
 from starlette.responses import RedirectResponse, Response
@@ -10,8 +10,11 @@ from starlette.responses import RedirectResponse, Response
 from toolwright.http.access.caller import Caller, Scope
 from toolwright.http.access.refusals import Unauthenticated
 from toolwright.http.access.sign_in import set_cookie
+from toolwright.http.access.tokens import LoginInfo
 from toolwright.http.answers import JsonAnswer
+from toolwright.http.cursors import Page, PageQuery, page_from, read_cursor
 from toolwright.http.operations import Operation, ServiceRequest
+from toolwright.http.problems import not_found
 
 
 class LoginBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,6 +72,23 @@ async def log_in_by_link(request: ServiceRequest[None, LinkQuery]) -> Response:
     return RedirectResponse(f"{root}/", 303, {"Set-Cookie": set_cookie(request.raw, login.cookie, seconds)})
 
 
+async def list_logins(request: ServiceRequest[None, PageQuery]) -> dict[str, Any]:
+    """The browsers that are logged in, oldest first; those that logged out lately, too."""
+    place, limit = read_cursor(request.query.cursor, tuple[str]), request.query.limit
+    tokens = await request.service.sign_in.tokens()
+    found = await tokens.logins(None if place is None else place[0], limit + 1)
+    return page_from(found, limit, lambda one: (one.id,))
+
+
+async def end_login(request: ServiceRequest) -> dict[str, Any]:
+    """End the login of a browser: from now on in every process, and its open streams within a second."""
+    id = request.path["login"]
+    ended = await (await request.service.sign_in.tokens()).end_login(id)
+    if ended is None:
+        raise not_found(f"There is no login {id!r:.200}; GET /v1/logins lists them")
+    return ended.to_json()
+
+
 def _identity(caller: Caller) -> Identity:
     return Identity(
         name=caller.name,
@@ -79,6 +99,27 @@ def _identity(caller: Caller) -> Identity:
 
 
 OPERATIONS = (
+    Operation(
+        method="GET",
+        path="/logins",
+        handler=list_logins,
+        scope="admin",
+        everywhere=True,
+        summary="List the browsers that are logged in",
+        tag="access",
+        query=PageQuery,
+        answer=Page[LoginInfo],
+    ),
+    Operation(
+        method="DELETE",
+        path="/logins/{login}",
+        handler=end_login,
+        scope="admin",
+        everywhere=True,
+        summary="End the login of a browser",
+        tag="access",
+        answer=LoginInfo,
+    ),
     Operation(
         method="GET",
         path="/login",

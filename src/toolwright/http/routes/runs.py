@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from toolwright.background.handle import Run
 from toolwright.errors import RunError
-from toolwright.http.cursors import Page, PageQuery, page_of, read_cursor, write_cursor
+from toolwright.http.cursors import Page, PageQuery, page_from, read_cursor
 from toolwright.http.events import feed_of
 from toolwright.http.operations import SESSION, Operation, OtherAnswer, ServiceRequest
 from toolwright.http.problems import Problem, not_found
@@ -134,8 +134,7 @@ async def start_run(request: ServiceRequest[NewRun, None]) -> dict[str, Any]:
 
 async def list_runs(request: ServiceRequest[None, RunsQuery]) -> dict[str, Any]:
     """Runs, the newest first."""
-    if request.query.session is not None:
-        request.require(request.query.session, Problem(403, "forbidden", "The token has not the scope in this session"))
+    request.require_scope_in(request.query.session)
     return await _list(request, request.query.session, request.query.status, request.query.active)
 
 
@@ -156,12 +155,7 @@ async def _list(
         and (status is None or run.status == status)
     ]
     found.sort(key=lambda run: (run.record.created_at, run.id), reverse=True)
-    shown = found[: request.query.limit]
-    more = len(found) > len(shown)
-    return page_of(
-        [run.to_json() for run in shown],
-        write_cursor(shown[-1].record.created_at, shown[-1].id) if more else None,
-    )
+    return page_from(found, request.query.limit, lambda run: (run.record.created_at, run.id))
 
 
 async def show_run(request: ServiceRequest[None, None]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from toolwright.clock import rfc3339
 from toolwright.errors import ScheduleError
-from toolwright.http.cursors import Page, PageQuery, page_of, read_cursor, write_cursor
+from toolwright.http.cursors import Page, PageQuery, page_from, read_cursor
 from toolwright.http.operations import SESSION, Operation, ServiceRequest
 from toolwright.http.problems import Problem, not_found
 from toolwright.http.routes.runs import require_not_in_doubt
@@ -127,8 +127,7 @@ async def add_schedule(request: ServiceRequest[NewSchedule, None]) -> dict[str, 
 
 async def list_schedules(request: ServiceRequest[None, SchedulesQuery]) -> dict[str, Any]:
     """Schedules, the oldest first."""
-    if request.query.session is not None:
-        request.require(request.query.session, Problem(403, "forbidden", "The token has not the scope in this session"))
+    request.require_scope_in(request.query.session)
     return await _list(request, request.query.session, request.query.active)
 
 
@@ -140,16 +139,12 @@ async def list_session_schedules(request: ServiceRequest[None, SessionSchedulesQ
 async def _list(request: ServiceRequest[None, Any], session: str | None, active: bool) -> dict[str, Any]:
     place = read_cursor(request.query.cursor, tuple[float, str])
     found = [
-        (one.schedule.created_at, one.id, one)
+        one
         for one in await request.runtime.schedules(session, active=active)
         if request.sees(one.schedule.session) and (place is None or (one.schedule.created_at, one.id) > place)
     ]
-    found.sort(key=lambda entry: entry[:2])
-    shown = found[: request.query.limit]
-    return page_of(
-        [one.to_json() for _, _, one in shown],
-        write_cursor(*shown[-1][:2]) if len(found) > len(shown) else None,
-    )
+    found.sort(key=lambda one: (one.schedule.created_at, one.id))
+    return page_from(found, request.query.limit, lambda one: (one.schedule.created_at, one.id))
 
 
 async def show_schedule(request: ServiceRequest[None, None]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from toolwright.http.answers import JsonAnswer
-from toolwright.http.cursors import Page, PageQuery, page_of, read_cursor, write_cursor
-from toolwright.http.operations import SESSION, Operation, OtherAnswer, ServiceRequest
+from toolwright.http.cursors import Page, PageQuery, page_from, read_cursor
+from toolwright.http.operations import SESSION, Id, Operation, OtherAnswer, ServiceRequest
 from toolwright.http.problems import Problem, invalid, not_found
 from toolwright.ids import uuid7
 from toolwright.runtime.call_history import MemoryCallHistory
@@ -18,13 +18,11 @@ from toolwright.stores.contracts.archives import SessionInfo
 from toolwright.tools.service_protocols import Message, Sender
 from toolwright.tools.validation_messages import ArgumentProblem, preview
 
-SessionId = Annotated[str, Meta(min_length=1, max_length=500)]
-
 
 class NewSession(Struct, frozen=True, forbid_unknown_fields=True):
     """A session that is to be made."""
 
-    id: SessionId | None = None
+    id: Id | None = None
     """Its name in every process; by default a new one."""
     title: Annotated[str, Meta(min_length=1)] | None = None
     """A title for people; by default its id."""
@@ -46,8 +44,7 @@ async def list_sessions(request: ServiceRequest[None, PageQuery]) -> dict[str, A
     place = read_cursor(request.query.cursor, tuple[str])
     after = "" if place is None else place[0]
     found = [one for one in await _known(request.runtime) if one.id > after and request.sees(one.id)]
-    shown, rest = found[: request.query.limit], found[request.query.limit :]
-    return page_of([one.to_json() for one in shown], write_cursor(shown[-1].id) if rest else None)
+    return page_from(found, request.query.limit, lambda one: (one.id,))
 
 
 async def make_session(request: ServiceRequest[NewSession]) -> JsonAnswer:
@@ -55,7 +52,7 @@ async def make_session(request: ServiceRequest[NewSession]) -> JsonAnswer:
     body = request.body
     made = request.key.derive("session_") if request.key is not None else f"session_{uuid7()}"
     id = body.id or made
-    request.require(id, Problem(403, "forbidden", f"The token has not the scope 'run' in session {id!r:.200}"))
+    request.require_scope_in(id)
     for name, text in (("id", id), ("title", body.title)):
         if text is not None and not text.split():  # nothing would be recorded, and so there would be no session
             raise invalid([ArgumentProblem(f"$.{name}", "it has only spaces", preview(text), "visible text")])
@@ -90,9 +87,7 @@ async def list_messages(request: ServiceRequest[None, PageQuery]) -> dict[str, A
     place = read_cursor(request.query.cursor, tuple[int])
     limit = request.query.limit
     found = await request.session().messages.list(after=0 if place is None else place[0], limit=limit + 1)
-    shown = found[:limit]
-    more = write_cursor(shown[-1].number) if len(found) > limit else None
-    return page_of([one.to_json() for one in shown], more)
+    return page_from(found, limit, lambda one: (one.number,))
 
 
 async def append_message(request: ServiceRequest[NewMessage]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from toolwright.http.access.caller import EVERY_SESSION, Scope
 from toolwright.http.access.tokens import MOST_NAME, MOST_PATTERN, MOST_PATTERNS, TokenExists, TokenInfo
 from toolwright.http.answers import JsonAnswer
-from toolwright.http.cursors import Page, PageQuery, page_of, read_cursor, write_cursor
+from toolwright.http.cursors import Page, PageQuery, page_from, read_cursor
 from toolwright.http.idempotency import HEADER, read_key
 from toolwright.http.operations import Operation, ServiceRequest
 from toolwright.http.problems import Problem, not_found
@@ -43,8 +43,7 @@ async def list_tokens(request: ServiceRequest[None, PageQuery]) -> dict[str, Any
     place, limit = read_cursor(request.query.cursor, tuple[str]), request.query.limit
     tokens = await request.service.sign_in.tokens()
     found = await tokens.list(None if place is None else place[0], limit + 1)
-    shown = found[:limit]
-    return page_of([one.to_json() for one in shown], write_cursor(shown[-1].id) if len(found) > limit else None)
+    return page_from(found, limit, lambda one: (one.id,))
 
 
 async def make_token(request: ServiceRequest[NewTokenBody]) -> JsonAnswer:

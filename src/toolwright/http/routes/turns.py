@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from toolwright.errors import TurnError
 from toolwright.http.answers import JsonAnswer
-from toolwright.http.cursors import Cursor, Limit, Page, page_of, read_cursor, write_cursor
+from toolwright.http.cursors import Cursor, Limit, Page, page_from, read_cursor
 from toolwright.http.events import feed_of
 from toolwright.http.operations import Operation, OtherAnswer, ServiceRequest
 from toolwright.http.outcome_json import outcomes_json
@@ -126,9 +126,7 @@ async def list_turns(request: ServiceRequest[None, TurnQuery]) -> dict[str, Any]
     place = read_cursor(query.cursor, tuple[int])
     before = None if place is None else place[0]
     found = await request.session().turns(active=query.active, limit=query.limit + 1, before=before)
-    shown = found[: query.limit]
-    more = write_cursor(shown[-1].number) if len(found) > query.limit else None
-    return page_of([one.to_json() for one in shown], more)
+    return page_from(found, query.limit, lambda one: (one.number,))
 
 
 async def get_turn(request: ServiceRequest) -> object:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from toolwright.http.cursors import Page, PageQuery, page_of, read_cursor, write_cursor
+from toolwright.http.cursors import Page, PageQuery, page_from, read_cursor
 from toolwright.http.operations import Operation, ServiceRequest
 from toolwright.http.problems import not_found
 from toolwright.tools.service_protocols import KeyInfo
@@ -85,10 +85,7 @@ async def delete_secret(request: ServiceRequest[None, None]) -> None:
 def _page(keys: list[KeyInfo], query: PageQuery) -> dict[str, Any]:
     place = read_cursor(query.cursor, tuple[str])
     found = [info for info in keys if place is None or info.key > place[0]]
-    shown = found[: query.limit]
-    return page_of(
-        [info.to_json() for info in shown], write_cursor(shown[-1].key) if len(found) > query.limit else None
-    )
+    return page_from(found, query.limit, lambda info: (info.key,))
 
 
 _KEYS = "/sessions/{session}/kv"

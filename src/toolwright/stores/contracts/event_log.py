@@ -9,6 +9,11 @@ from msgspec import Struct
 
 from toolwright.plain_data import instant_text
 
+EVENT_GROUPS = (
+    *("answer", "batch", "call", "context", "file", "kv", "message", "model", "run", "schedule", "session", "turn"),
+)
+"""What the kinds of events begin with, before a dot."""
+
 
 class LoggedEvent(Struct, frozen=True, gc=False):
     """One event of a store. Its number rises with every event of the store, and numbers may be missing.

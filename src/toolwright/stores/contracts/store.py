@@ -8,7 +8,7 @@ from typing import Protocol
 from toolwright.stores.contracts.archives import ArchiveStore
 from toolwright.stores.contracts.call_history import CallHistory
 from toolwright.stores.contracts.event_log import EventLogStore
-from toolwright.stores.contracts.journal import JournalStore
+from toolwright.stores.contracts.journal import Cursor, JournalStore
 from toolwright.stores.contracts.requests import RequestStore
 from toolwright.stores.contracts.run_store import RunStore
 from toolwright.stores.contracts.schedule_store import ScheduleStore
@@ -64,6 +64,22 @@ class Store(Protocol):
     @property
     def fingerprints(self) -> Sealed | None:
         """The sealed key of fingerprints, as the secrets of the store had it when it was opened."""
+        ...
+
+    async def news(self, after: Cursor | None, patience: float, *, own: bool = False) -> Cursor:
+        """Wait until another owner has written something since the position `after`, or an owner has died or closed the
+        store, for at most `patience` seconds; return the position to continue from.
+
+        It is `after` itself where nothing came. Without `after` the present position is returned at once. With `own`
+        the writes of this owner count, too. What came is not told: whoever waits looks for it, and may find that it was
+        not for him. But nothing is missed: all that was written before a position is visible to those who read after
+        they were given it. A position holds for this opened store only.
+
+        A store that cannot know may return another position again and again, not too often.
+
+        Raises:
+            StoreError: the store is closed, or is closed meanwhile.
+        """
         ...
 
     async def close(self) -> None:

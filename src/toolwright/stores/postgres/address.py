@@ -67,6 +67,7 @@ class Address:
         if "," in str(self._parts.get("host", "")):
             # Of several hosts, the one that can be written to.
             self._parts.setdefault("target_session_attrs", "read-write")
+        self.url = url
         self.shown = without_password(url)
 
     def lock_key(self, name: str) -> int:

@@ -9,6 +9,7 @@ back.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import threading
@@ -42,17 +43,11 @@ _ALIVE = (
 )
 
 
-class Life:
-    """`Liveness` by locks and rows of the server, and the sign of life of one owner."""
+class ServerLiveness:
+    """`Liveness` by locks and rows of the server."""
 
-    def __init__(self, address: Address, owner: str) -> None:
+    def __init__(self, address: Address) -> None:
         self._address = address
-        self._owner = owner
-        self._ended = threading.Event()
-        self._spared_until = 0.0
-        self._connection = self._appear()
-        self._thread = threading.Thread(target=self._live, name="toolwright-life", daemon=True)
-        self._thread.start()
 
     def dead_among(self, owners: set[str], connection: Connection) -> set[str]:
         """The owners whose process is gone, or that are nobody."""
@@ -61,18 +56,29 @@ class Life:
         if not names:
             return set()
         keys = [self._address.lock_key(f"owner {name}") & (2**64 - 1) for name in names]
-        known = "SELECT name FROM owners WHERE name = ANY ($1::text[])"
-        if time.monotonic() < self._spared_until:
-            rows = connection.run(known, (Texts.of(names),))
-        else:
-            values = (
-                Texts.of(names),
-                Integers.of(key >> 32 for key in keys),
-                Integers.of(key & (2**32 - 1) for key in keys),
-                GRACE,
-            )
-            rows = connection.run(_ALIVE, values)
-        return owners - {name for (name,) in rows}
+        high, low = Integers.of(key >> 32 for key in keys), Integers.of(key & (2**32 - 1) for key in keys)
+        return owners - {name for (name,) in connection.run(_ALIVE, (Texts.of(names), high, low, GRACE))}
+
+
+class Life:
+    """`Liveness` as one owner sees it, and the sign of life of that owner."""
+
+    def __init__(self, address: Address, owner: str) -> None:
+        self._address = address
+        self._owner = owner
+        self._others = ServerLiveness(address)
+        self._ended = threading.Event()
+        self._spared_until = 0.0
+        self._connection = self._appear()
+        self._thread = threading.Thread(target=self._live, name="toolwright-life", daemon=True)
+        self._thread.start()
+
+    def dead_among(self, owners: set[str], connection: Connection) -> set[str]:
+        """The owners whose process is gone, or that are nobody."""
+        if time.monotonic() >= self._spared_until or not owners:
+            return self._others.dead_among(owners, connection)
+        query = "SELECT name FROM owners WHERE name IN (SELECT value FROM json_each(?))"
+        return owners - {name for (name,) in connection.execute(query, (json.dumps(sorted(owners)),))}
 
     def end(self) -> None:
         """Let the sign of life go: the unfinished calls of this owner are free from now on."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from toolwright.errors import StoreError
-from toolwright.stores.contracts.inspection import StoreInspector
 from toolwright.stores.contracts.scheme import StoreOptions
-from toolwright.stores.postgres.address import without_password
+from toolwright.stores.postgres.inspector import PostgresInspector
 from toolwright.stores.postgres.store import PostgresStore
 
 
@@ -16,6 +14,6 @@ class PostgresScheme:
         """Open the store of a URL as one more owner; a missing one is created."""
         return await PostgresStore.open(url, sync=options.sync, clock=options.clock)
 
-    def inspect(self, url: str) -> StoreInspector:
+    def inspect(self, url: str) -> PostgresInspector:
         """Look after the store of a URL."""
-        raise StoreError(f"The store {without_password(url)!r} cannot be inspected by this version; upgrade toolwright")
+        return PostgresInspector(url)

@@ -15,8 +15,10 @@ from toolwright.clock import Clock
 from toolwright.crash_seams import crash_seams
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
+from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.contracts.sessions import Sealed
 from toolwright.stores.postgres.address import Address
+from toolwright.stores.postgres.batches import PostgresBatches
 from toolwright.stores.postgres.connection import PostgresConnection
 from toolwright.stores.postgres.faults import cannot_connect, reason
 from toolwright.stores.postgres.life import LeaseTime, Life, lease_time
@@ -31,6 +33,8 @@ from toolwright.stores.sql.sessions.secrets import fingerprints_of
 from toolwright.stores.sql.sessions.services import SqlServiceStores
 
 T = TypeVar("T")
+LOOK = 0.1
+"""Seconds between two looks for news."""
 
 
 class PostgresStore:
@@ -56,11 +60,13 @@ class PostgresStore:
         except BaseException:
             self.life.end()
             raise
-        self.journal = SqlJournalStore(self._writer, self.life, self.owner, bundles=False)
+        self.journal = SqlJournalStore(self._writer, self.life, self.owner, PostgresBatches(self.owner))
         self.waits = SqlWaitStore(self._writer, self.owner, secret)
         reader = functools.partial(Writer, address, self.owner, sync)
-        changes = Changes(self._writer, self.owner, reader, clock, lease_time)
-        self.services = SqlServiceStores(changes, self.life, self.owner, self._snapshot)
+        self._changes = changes = Changes(self._writer, self.owner, reader, clock, lease_time)
+        self.services = SqlServiceStores(
+            changes, self.life, self.owner, self._snapshot, read_settled=self._writer.read_settled
+        )
 
     @classmethod
     async def open(
@@ -91,6 +97,31 @@ class PostgresStore:
     def commits(self) -> int:
         """How many transactions were written since it was opened."""
         return self._writer.commits
+
+    async def news(self, after: Cursor | None, patience: float, *, own: bool = False) -> Cursor:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + patience
+        while True:
+            if self._writer.closed:
+                raise StoreError(f"The store {self.address.shown!r} is closed; open it again")
+            others = await self._changes.read(self._written_by_others)
+            commits = self._writer.commits
+            position = f"{others} {commits}"
+            if after is None:
+                return position
+            seen, _, written = after.partition(" ")
+            if others != seen or (own and commits > int(written)):
+                return position
+            if (left := until - loop.time()) <= 0:
+                return after
+            await asyncio.sleep(min(LOOK, left))
+
+    def _written_by_others(self, connection: Connection) -> str:
+        """Text that changes when another owner has written, or has ended."""
+        rows: list[tuple[str, int]] = connection.execute("SELECT owner, number FROM commits").fetchall()
+        others = {owner: number for owner, number in rows if owner != self.owner}
+        dead = self.life.dead_among(set(others), connection) if others else set()
+        return f"{sum(others.values())}/{len(others) - len(dead)}"
 
     async def close(self) -> None:
         await self.services.close()

@@ -21,6 +21,7 @@ from psycopg import errors, sql
 from toolwright.crash_seams import CommitSeam
 from toolwright.errors import StoreError, StoreUnavailable, ToolwrightError
 from toolwright.stores.postgres.address import Address
+from toolwright.stores.postgres.connection import NeedsAlone
 from toolwright.stores.postgres.faults import is_lost, store_error
 from toolwright.stores.sql.connection import Connection
 from toolwright.stores.sql.job_thread import Job, JobThread, deliver
@@ -31,12 +32,9 @@ PATIENCE = 30.0
 """Seconds that a server which is away is waited for."""
 PAUSE = 0.05
 """Seconds before the first new try to connect; each next one is twice as long, up to a second."""
+_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 MOST_REPEATS = 10
 """How often a transaction is repeated that got into the way of another."""
-
-
-class Lost(Exception):
-    """The connection ended in the middle of a transaction."""
 
 
 class Writer:
@@ -49,7 +47,7 @@ class Writer:
         self._seam = seam
         self._number = 0
         self.commits = 0
-        key = address.lock_key("writers")
+        self._key = key = address.lock_key("writers")
         self._alone = f"SELECT pg_advisory_xact_lock({key})"
         self._shared = f"SELECT pg_advisory_xact_lock_shared({key})"
         self._note = sql.SQL("UPDATE commits SET number = {{}} WHERE owner = {owner}").format(owner=sql.Literal(owner))
@@ -78,10 +76,19 @@ class Writer:
         """
         return self._jobs.ask(Job(work, False))
 
+    def read_settled(self, work: Callable[[Connection], T]) -> asyncio.Future[T]:
+        """As `read`, at a moment in which no other program writes: whatever is committed later has later numbers."""
+        return self._jobs.ask(Job(work, False, settled=True))
+
     @property
     def queued(self) -> int:
         """How many jobs wait for the thread."""
         return self._jobs.queued
+
+    @property
+    def closed(self) -> bool:
+        """True when no more jobs are taken."""
+        return self._jobs.closed
 
     async def close(self) -> None:
         """Commit the queued changes and close the connection."""
@@ -116,19 +123,24 @@ class Writer:
         """
         until = time.monotonic() + PATIENCE
         writes = any(job.writes for job in jobs)
+        alone = not all(job.shared for job in jobs if job.writes)
         self._number += writes
         repeats = 0
         while True:
             results: list[Any] | None = None
             try:
-                self._begin(jobs, writes)
+                self._begin(jobs, writes, alone)
                 results = [job.work(self._connection) for job in jobs]
                 end = "COMMIT"
                 if writes:
                     end = f"{self._note_text.format(self._number)}; COMMIT"
-                self._connection.raw.execute(end)
+                self._connection.command(end)
             except Exception as error:
                 self._connection.reset()
+                if isinstance(error, NeedsAlone) and not alone:
+                    self._roll_back()
+                    alone = True
+                    continue
                 if not isinstance(error, psycopg.Error):
                     self._roll_back()
                     raise
@@ -149,19 +161,23 @@ class Writer:
         assert results is not None
         return results
 
-    def _begin(self, jobs: list[Job], writes: bool) -> None:
+    def _begin(self, jobs: list[Job], writes: bool, alone: bool) -> None:
+        self._connection.alone = alone
         if not writes:
-            statement = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+            statement = _READ
+            if any(job.settled for job in jobs):
+                # The lock is held until the moment that the transaction sees was chosen.
+                self._connection.command(f"SELECT pg_advisory_lock({self._key})")
+                statement += f"; SELECT pg_advisory_unlock({self._key})"
         else:
-            shared = all(job.shared for job in jobs if job.writes)
-            statement = f"BEGIN; {self._shared if shared else self._alone}"
+            statement = f"BEGIN; {self._alone if alone else self._shared}"
             if self._sync == "normal" or not any(job.synced for job in jobs if job.writes):
                 statement += "; SET LOCAL synchronous_commit = off"
-        self._connection.raw.execute(statement)
+        self._connection.command(statement)
 
     def _roll_back(self) -> None:
         with contextlib.suppress(psycopg.Error):
-            self._connection.raw.execute("ROLLBACK")
+            self._connection.command("ROLLBACK")
 
     def _reconnect(self, until: float, cause: psycopg.Error) -> None:
         with contextlib.suppress(psycopg.Error):

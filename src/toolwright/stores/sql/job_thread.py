@@ -14,7 +14,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from toolwright.errors import StoreError
 
@@ -25,15 +25,40 @@ LONGEST_BURST = 0.025
 class Job:
     """Work to do in a transaction, and where its result goes."""
 
-    __slots__ = ("future", "loop", "shared", "synced", "work", "writes")
+    __slots__ = ("future", "loop", "settled", "shared", "synced", "work", "writes")
 
-    def __init__(self, work: Callable[[Any], Any], writes: bool, *, synced: bool = True, shared: bool = False) -> None:
+    def __init__(
+        self,
+        work: Callable[[Any], Any],
+        writes: bool,
+        *,
+        synced: bool = True,
+        shared: bool = False,
+        settled: bool = False,
+    ) -> None:
         self.work = work
+        self.settled = settled
         self.synced = synced
         self.shared = shared
         self.writes = writes
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
+
+
+class Between(Protocol):
+    """What the thread does beside its jobs, on the same connection."""
+
+    def due(self) -> float | None:
+        """Seconds until it is to look again; None while there is nothing to look for."""
+        ...
+
+    def look(self) -> None:
+        """Called after jobs, and when it is due."""
+        ...
+
+    def end(self) -> None:
+        """Called after the last job."""
+        ...
 
 
 class JobThread:
@@ -43,10 +68,17 @@ class JobThread:
     `store` is the name of the store in errors.
     """
 
-    def __init__(self, store: str, carry_out: Callable[[list[Job]], None], close: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: str,
+        carry_out: Callable[[list[Job]], None],
+        close: Callable[[], None],
+        between: Between | None = None,
+    ) -> None:
         self._store = store
         self._carry_out = carry_out
         self._close = close
+        self._between = between
         self._process = os.getpid()
         self._closed = False
         self._jobs: deque[Job] = deque()
@@ -57,11 +89,8 @@ class JobThread:
 
     def ask(self, job: Job) -> asyncio.Future[Any]:
         """Add a job to the queue."""
-        if self._closed:
-            job.future.set_exception(StoreError(f"The store {self._store!r} is closed; open it again"))
-        elif self._process != os.getpid():
-            remedy = "open it again in each process after a fork"
-            job.future.set_exception(StoreError(f"The store {self._store!r} was opened elsewhere; {remedy}"))
+        if self._closed or self._process != os.getpid():
+            job.future.set_exception(self.unusable() or StoreError(f"The store {self._store!r} is closed"))
         else:
             loop = job.loop
             self._jobs.append(job)
@@ -69,6 +98,19 @@ class JobThread:
                 self._ringing.add(loop)
                 loop.call_soon(self._ring, loop, len(self._jobs), loop.time() + LONGEST_BURST)
         return job.future
+
+    def unusable(self) -> StoreError | None:
+        """Why no job can be asked for, if so."""
+        if self._closed:
+            return StoreError(f"The store {self._store!r} is closed; open it again")
+        if self._process != os.getpid():
+            remedy = "open it again in each process after a fork"
+            return StoreError(f"The store {self._store!r} was opened elsewhere; {remedy}")
+        return None
+
+    def wake(self) -> None:
+        """Let the thread look at what it does between its jobs."""
+        self._bell.put(None)
 
     def _ring(self, loop: asyncio.AbstractEventLoop, waiting: int, until: float) -> None:
         """Wake the thread when the loop has nothing more to add: the two would only fight for the interpreter."""
@@ -98,15 +140,20 @@ class JobThread:
             await asyncio.to_thread(self._thread.join)
 
     def _work(self) -> None:
-        jobs = self._jobs
+        jobs, between = self._jobs, self._between
         while True:
-            self._bell.get()
+            with contextlib.suppress(queue.Empty):
+                self._bell.get(timeout=None if between is None else between.due())
             # Read before the jobs: once it is closed no job is added, and all earlier ones are found.
             closed = self._closed
             while jobs:
                 self._carry_out([jobs.popleft() for _ in range(len(jobs))])
             if closed:
                 break
+            if between is not None:
+                between.look()
+        if between is not None:
+            between.end()
         self._close()
 
 

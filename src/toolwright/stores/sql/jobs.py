@@ -24,10 +24,11 @@ class Jobs(Protocol):
 class JobQueue(Protocol):
     """Runs jobs one after the other, in the order in which they were asked for."""
 
-    def do(self, work: Callable[[Connection], T], *, synced: bool = True) -> asyncio.Future[T]:
+    def do(self, work: Callable[[Connection], T], *, synced: bool = True, shared: bool = False) -> asyncio.Future[T]:
         """Run `work` inside the next transaction; its result comes when that is committed.
 
         With `synced=False` a power cut may lose it until the next synced commit; a crash of this process does not.
+        `shared` means that it may run at the same time as other such work of other programs.
 
         Raises:
             StoreError: the store could not write; nothing of the transaction is there.

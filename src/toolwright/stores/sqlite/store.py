@@ -13,6 +13,7 @@ from toolwright.clock import Clock, SystemClock
 from toolwright.crash_seams import crash_seams
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
+from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.contracts.sessions import Sealed
 from toolwright.stores.sql.calls.journal import SqlJournalStore
 from toolwright.stores.sql.calls.waits import SqlWaitStore
@@ -99,6 +100,9 @@ class SqliteStore:
     def commits(self) -> int:
         """How many transactions were written since it was opened."""
         return self._writer.commits
+
+    async def news(self, after: Cursor | None, patience: float, *, own: bool = False) -> Cursor:
+        return await self._writer.news(after, patience, own)
 
     async def close(self) -> None:
         await self.services.close()

@@ -36,6 +36,7 @@ from toolwright.testing.conformance.messages import MESSAGES
 from toolwright.testing.conformance.model import play_random_verbs
 from toolwright.testing.conformance.models import MODEL_CASES, ModelCase, Models
 from toolwright.testing.conformance.neighbours import NEIGHBOURS, SERVICE_NEIGHBOURS, NeighbourCase
+from toolwright.testing.conformance.news import NEWS, SERVICE_NEWS
 from toolwright.testing.conformance.owners import OWNERS
 from toolwright.testing.conformance.repeated_verbs import REPEATED
 from toolwright.testing.conformance.replay import REPLAY
@@ -54,7 +55,7 @@ from toolwright.testing.conformance.triggers import TRIGGERS
 from toolwright.testing.conformance.turns import STORED_TURNS, TURN_OWNERS, TURNS
 from toolwright.testing.conformance.waits import WAITS
 
-CASES: tuple[Case, ...] = (*CALLS, *OWNERS, *EFFECTS, *REPEATED, *WAITS, *SESSION_WIDE, *SIGNALS, *TEXT)
+CASES: tuple[Case, ...] = (*CALLS, *OWNERS, *EFFECTS, *REPEATED, *WAITS, *SESSION_WIDE, *SIGNALS, *TEXT, *NEWS)
 """All cases for stores of calls."""
 BACKGROUND_CASES: tuple[Case, ...] = (
     *RUNS,
@@ -83,7 +84,7 @@ SERVICE_CASES: tuple[Case, ...] = (
     *SERVICE_TEXT,
 )
 """All cases for the session services of a store that has `services`, and for its tokens and requests."""
-WHOLE_STORE_CASES: tuple[Case, ...] = (*EVENT_LOG, *HISTORY, *SERVICES_AND_CALLS)
+WHOLE_STORE_CASES: tuple[Case, ...] = (*EVENT_LOG, *HISTORY, *SERVICES_AND_CALLS, *SERVICE_NEWS)
 """All cases that need calls and services in one database: the event log, the history of calls, and marks of calls."""
 TURN_CASES: tuple[Case, ...] = (*TURNS, *STORED_TURNS, *TURN_OWNERS)
 """All cases for the turns of a store that has `services`."""
@@ -113,6 +114,7 @@ __all__ = [
     "MESSAGES",
     "MODEL_CASES",
     "NEIGHBOURS",
+    "NEWS",
     "OWNERS",
     "REPEATED",
     "REPLAY",
@@ -126,6 +128,7 @@ __all__ = [
     "SERVICES_AND_CALLS",
     "SERVICE_CASES",
     "SERVICE_NEIGHBOURS",
+    "SERVICE_NEWS",
     "SERVICE_TEXT",
     "SESSION_WIDE",
     "SHARES",

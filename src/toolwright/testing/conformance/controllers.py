@@ -12,6 +12,7 @@ from toolwright.clock import Clock
 from toolwright.effects.controller import CallEffects, EffectController
 from toolwright.effects.effect import Effect
 from toolwright.effects.step_replay import JournaledController
+from toolwright.effects.store_news import StoreNews
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.store import Store
 from toolwright.testing.clock import FakeClock
@@ -51,10 +52,13 @@ class OverStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._opened: list[tuple[JournaledController, Store]] = []
+        self._news: list[StoreNews] = []
 
     async def open(self, clock: Clock) -> JournaledController:
         store = await self._database.open()
-        controller = JournaledController(store.journal, store.waits, clock)
+        news = StoreNews(store, clock)
+        self._news.append(news)
+        controller = JournaledController(store.journal, store.waits, clock, news=news)
         self._opened.append((controller, store))
         return controller
 
@@ -72,6 +76,8 @@ class OverStore:
     async def close(self) -> None:
         for controller, _ in self._opened:
             await controller.close()
+        for news in self._news:
+            await news.close()
         await self._database.close()
 
     def _store(self, controller: EffectController) -> Store:

@@ -17,6 +17,6 @@ class InMemory:
         return MemoryStore(self.rows)
 
     async def kill(self, store: Store) -> None:
-        self.rows.owners.discard(store.journal.owner)
+        self.rows.end(store.journal.owner)
 
     async def close(self) -> None: ...

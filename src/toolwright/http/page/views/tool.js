@@ -67,6 +67,13 @@ function problems(problem) {
   return list.length > 0 && h("ul", {}, list.map((each) => h("li", {}, h("code", {}, each.path), " ", each.message)));
 }
 
+function pending(answer, session) {
+  const before = answer.waited_for ?? [];
+  if (!before.length) return h("p", { class: "notice" }, "It waits for something outside, such as a person. ", h("a", { href: "#/approvals" }, "See the approvals"));
+  const calls = before.map((each) => [" ", h("a", { class: "mono", href: to.call(session, each.call_id, each.scope) }, brief(each.call_id, 60))]);
+  return h("p", { class: "notice" }, "It starts when an earlier call of the session has what it waits for:", calls, ". ", h("a", { href: "#/approvals" }, "See the approvals"));
+}
+
 function outcome(answer, session) {
   const one = (answer.results ?? [])[0] ?? {};
   const told = one;
@@ -75,7 +82,7 @@ function outcome(answer, session) {
     "section",
     { role: "status" },
     h("h2", {}, "Outcome ", status(told.status), " ", id && h("a", { href: to.call(session, id, answer.scope) }, "see the call")),
-    told.failure ? h("div", { class: "notice bad" }, h("strong", {}, told.failure.code), " ", brief(told.failure.message, 4000)) : told.status === "pending" ? h("p", { class: "notice" }, "It waits for something outside, such as a person. ", h("a", { href: "#/approvals" }, "See the approvals")) : value("Value", told.value ?? told.text ?? told, { depth: 3 }),
+    told.failure ? h("div", { class: "notice bad" }, h("strong", {}, told.failure.code), " ", brief(told.failure.message, 4000)) : told.status === "pending" ? pending(answer, session) : value("Value", told.value ?? told.text ?? told, { depth: 3 }),
   );
 }
 

@@ -8,7 +8,7 @@ import itertools
 import json
 import operator
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -104,15 +104,38 @@ Bundled = tuple[Row, Bundle]
 """An intent and its bundle."""
 
 
-class SqlJournalStore:
-    """`JournalStore` in a SQL store. With `bundles`, the intents of a batch may be written in one row."""
+Attempt = Callable[[Connection], bool]
+"""Tries to write calls; False when nothing was written, since one of them is not as expected."""
 
-    def __init__(self, writer: JobQueue, liveness: Liveness, owner: str, *, bundles: bool = True) -> None:
+
+class WholeBatches(Protocol):
+    """Statements of a store that write many calls at once. None where the calls are not for them."""
+
+    def begin(self, intents: Sequence[Intent]) -> Attempt | None:
+        """Writes the intents of a batch, if none of its calls is known."""
+        ...
+
+    def start(self, starts: Sequence[tuple[CallKey, float]]) -> Attempt | None:
+        """Writes that the tools of calls begin, if all are unfinished calls of this owner."""
+        ...
+
+    def finish(self, ended: Sequence[Ended], blobs: Sequence[bytes]) -> Attempt | None:
+        """Writes the outcomes of calls, `blobs`, if all are unfinished calls of this owner."""
+        ...
+
+
+class SqlJournalStore:
+    """`JournalStore` in a SQL store.
+
+    The intents of a batch may be written in one row, or by the statements of `whole`, where the store has such.
+    """
+
+    def __init__(self, writer: JobQueue, liveness: Liveness, owner: str, whole: WholeBatches | None = None) -> None:
         self._writer = writer
         self._liveness = liveness
         self.owner = owner
         self._bundles = Bundles()
-        self._may_bundle = bundles
+        self._whole = whole
         self._given_up: dict[CallKey, None] = {}  # used by the thread of the writer alone
 
     @property
@@ -130,9 +153,12 @@ class SqlJournalStore:
         authority = intents[0].authority if intents else None
         traced = [(*intent.key, intent.trace) for intent in intents if intent.trace is not None]
         bundle, over = (
-            Bundle.of(rows, authority) if rerun and not of_run and self._may_bundle else None,
+            Bundle.of(rows, authority) if rerun and not of_run and self._whole is None else None,
             [] if of_run else self._bundles.over(),
         )
+
+        # Calls of a run, and refused ones, need to be looked up while nobody else writes.
+        attempt = None if self._whole is None or of_run or refused else self._whole.begin(intents)
 
         def work(connection: Connection) -> list[Entry | None]:
             remove(connection, over)
@@ -146,6 +172,11 @@ class SqlJournalStore:
                 note_batch(connection, intents)
                 return [None] * len(rows)
             # Nearly always none of the calls is there: then they are written without being looked for.
+            if attempt is not None:
+                if not attempt(connection):
+                    return among_known(connection)
+                connection.executemany(_TRACE, traced)
+                return [None] * len(rows)
             try:
                 with connection:  # a savepoint
                     write(connection, rows, intents)
@@ -200,7 +231,7 @@ class SqlJournalStore:
         job_of = work_and_look_up if refused else work
         if of_run:
             return self._begin_of_run(scope, job_of, not rerun)
-        job = self._writer.do(job_of, synced=not rerun)
+        job = self._writer.do(job_of, synced=not rerun, shared=attempt is not None)
         if bundle is not None:
             self._bundles.begin(bundle, [intent.key for intent in intents], job)
         if over:
@@ -241,7 +272,7 @@ class SqlJournalStore:
                 note_call(connection, "call.started", key, started_at)
             return changed
 
-        return self._writer.do(work)
+        return self._writer.do(work, shared=True)
 
     def start_all(self, starts: Sequence[tuple[CallKey, float]]) -> Awaitable[None]:
         rows = [(started_at, *key, self.owner) for key, started_at in starts]
@@ -251,7 +282,11 @@ class SqlJournalStore:
             connection.executemany(_START, rows)  # no trigger stands on the table: each change is a call
             return connection.total_changes() - before == len(rows)
 
+        attempt = None if self._whole is None else self._whole.start(starts)
+
         def work(connection: Connection) -> None:
+            if attempt is not None and attempt(connection):
+                return
             if not change(connection):
                 for session, scope in _places(key for key, _ in starts):
                     untie(connection, session, scope)
@@ -259,7 +294,7 @@ class SqlJournalStore:
                     raise StoreError(NOT_ALL)
             _note_starts(connection, starts)
 
-        return self._writer.do(work)
+        return self._writer.do(work, shared=attempt is not None)
 
     def finish(
         self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float
@@ -275,7 +310,7 @@ class SqlJournalStore:
             note_call(connection, "call.finished", key, finished_at)
             return True
 
-        return self._writer.do(work)
+        return self._writer.do(work, shared=True)
 
     def finish_all(self, ended: Sequence[Ended]) -> Awaitable[None]:
         blobs = _packed([end.outcome for end in ended])
@@ -291,7 +326,12 @@ class SqlJournalStore:
         ]
         traced = [(*end.key, end.intent.trace) for end in ended if end.intent is not None and end.intent.trace]
 
+        attempt = None if self._whole is None else self._whole.finish(ended, blobs)
+
         def work(connection: Connection) -> None:
+            if attempt is not None and attempt(connection):
+                connection.executemany(_CLOSE_WAITS, [end.key for end in ended if end.waited])
+                return
             if refused:
                 # They have no intent of this owner, so the lease of their run names the owner.
                 self._require_held(connection, {end.key.scope for end in ended if end.intent is not None})
@@ -323,7 +363,7 @@ class SqlJournalStore:
                 note_calls(connection, "call.finished", finished, ended[0].finished_at)
             connection.executemany(_CLOSE_WAITS, [end.key for end in ended if end.waited])
 
-        job = self._writer.do(work, synced=not all(end.rerun for end in ended))
+        job = self._writer.do(work, synced=not all(end.rerun for end in ended), shared=attempt is not None)
         if any(taken):
             self._bundles.end(taken, job)
         return job
@@ -430,7 +470,7 @@ class SqlJournalStore:
             connection.execute(_KEEP, values)
             return True
 
-        return self._writer.do(work)
+        return self._writer.do(work, shared=True)
 
 
 # --- intents, and the bundles that hold many of them

@@ -18,6 +18,7 @@ from toolwright.stores.sql.changes import Changes
 from toolwright.stores.sql.codec import columns_of, one, unpacker
 from toolwright.stores.sql.connection import Connection
 from toolwright.stores.sql.event_rows import OPENED
+from toolwright.stores.sql.jobs import Read
 from toolwright.tools.outcome import ToolOutcome
 
 _TOLD_BY_CALLS = frozenset({"call.started", "call.finished", "call.waiting"})
@@ -41,21 +42,32 @@ class EventRow(NamedTuple):
     detail: Any
 
 
+_NEWEST = "SELECT coalesce(max(number), 0) FROM events"
 _ROWS = f"SELECT {columns_of(EventRow)} FROM events WHERE number > ? ORDER BY number LIMIT ?"
 
 
 class SqlEventLog:
-    """`EventLogStore` in a SQL store. `write_log` lets a database in memory write a log, which it has not before."""
+    """`EventLogStore` in a SQL store.
 
-    def __init__(self, changes: Changes, write_log: Callable[[Connection], None] | None = None) -> None:
+    `write_log` lets a database in memory write a log, which it has not before. `read_settled` is for a store in which
+    an event may be seen before one with a lower number is committed: it reads at a moment without such.
+    """
+
+    def __init__(
+        self,
+        changes: Changes,
+        write_log: Callable[[Connection], None] | None = None,
+        read_settled: Read | None = None,
+    ) -> None:
         self._changes = changes
         self._write_log = write_log
+        self._read_settled = read_settled
 
     async def after(self, number: int | None, limit: int) -> EventPage:
         def work(connection: Connection) -> EventPage:
             # Apart from each other: SQLite finds only a single one of them without reading the table.
             first = one(connection, "SELECT coalesce(min(number), 0) FROM events")
-            last = one(connection, "SELECT coalesce(max(number), 0) FROM events")
+            last = one(connection, _NEWEST)
             if number is None or number >= last:
                 return EventPage([], last, first)
             found: list[LoggedEvent] = []
@@ -69,7 +81,10 @@ class SqlEventLog:
                     break
             return EventPage(found, seen, first)
 
-        return await self._changes.read(work)
+        if self._read_settled is None:
+            return await self._changes.read(work)
+        newest = await self._changes.read(lambda connection: one(connection, _NEWEST))
+        return await (self._changes.read if number is not None and number >= newest else self._read_settled)(work)
 
     async def begin(self) -> None:
         """Write a log from now on; for a database in memory, which does not have one before."""

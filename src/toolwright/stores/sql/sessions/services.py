@@ -12,6 +12,7 @@ from toolwright.stores.sql.background.triggers import SqlTriggerStore
 from toolwright.stores.sql.calls.history import SqlCallHistory
 from toolwright.stores.sql.changes import Changes
 from toolwright.stores.sql.connection import Connection
+from toolwright.stores.sql.jobs import Read
 from toolwright.stores.sql.liveness import Liveness
 from toolwright.stores.sql.requests import SqlRequestStore
 from toolwright.stores.sql.sessions.attachments import SqlAttachmentStore
@@ -39,10 +40,11 @@ class SqlServiceStores:
         owner: str | None = None,
         snapshot: Snapshot | None = None,
         write_log: Callable[[Connection], None] | None = None,
+        read_settled: Read | None = None,
     ) -> None:
         self._changes = changes
         self._filling: set[asyncio.Future[Any]] = set()
-        self.events = SqlEventLog(changes, write_log)
+        self.events = SqlEventLog(changes, write_log, read_settled)
         self.files = SqlFilesStore(changes)
         self.secrets = SqlSecretStore(changes)
         self.archives = SqlArchiveStore(changes, snapshot)

@@ -1,27 +1,19 @@
-"""The records of a store for people to read. Owns lists of batches and calls; changes nothing, and waits for no
-lock."""
+"""The records of a file for people to read. Owns where the lists of `stores/sql/admin` are read: on a connection of its
+own, which waits for no lock."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from toolwright.effects.wait_keys import KeyRing
-from toolwright.errors import ToolwrightError
 from toolwright.stores.contracts import background_run
 from toolwright.stores.contracts import schedule as schedules
 from toolwright.stores.contracts.inspection import Named, PastBatch, PastCall
-from toolwright.stores.contracts.journal import CallKey
-from toolwright.stores.contracts.waits import APPROVALS, WaitKey, WaitKind
-from toolwright.stores.sql.calls.journal import CallRow
-from toolwright.stores.sql.calls.past_calls import PAST_BATCHES, past_batch, past_call
-from toolwright.stores.sql.codec import columns_of
+from toolwright.stores.contracts.waits import APPROVALS, WaitKind
+from toolwright.stores.sql.admin.history import find_decided_key, find_named, list_batches, list_calls, list_workers
 from toolwright.stores.sqlite.core.connection import SqliteConnection
 from toolwright.stores.sqlite.core.owners import FileLiveness
-from toolwright.stores.sqlite.core.schema import secret_of
 from toolwright.stores.sqlite.core.side_connection import visit, visit_place
 from toolwright.stores.sqlite.core.store_file import StorePlace
 
@@ -32,13 +24,7 @@ async def batches(path: str | Path, session: str | None = None, *, limit: int = 
     Raises:
         StoreError: there is no store of this version there, or it cannot be read.
     """
-    only, values = ("", ()) if session is None else ("WHERE session = ?", (session,))
-    query = PAST_BATCHES.format(only=only, beyond="")
-
-    def work(connection: SqliteConnection) -> list[PastBatch]:
-        return [past_batch(row) for row in connection.execute(query, (*values, limit))]
-
-    return await visit(path, work)
+    return await visit(path, lambda connection: list_batches(connection, session, limit))
 
 
 async def calls(path: str | Path, *, batch: str | None = None, session: str | None = None) -> list[PastCall]:
@@ -47,21 +33,10 @@ async def calls(path: str | Path, *, batch: str | None = None, session: str | No
     Raises:
         StoreError: there is no store of this version there, or it cannot be read.
     """
-    given = {"batch": batch, "session": session}
-    terms = [f"{name} = ?" for name, value in given.items() if value is not None]
-    if not terms:
-        raise ToolwrightError("The calls to list are those of a batch or a session; name one of them")
-    query = f"""
-        SELECT {columns_of(CallRow)}
-        FROM every_call WHERE {" AND ".join(terms)} ORDER BY queued_at, batch, position, session, scope, call_id
-    """
 
     def work(connection: SqliteConnection, place: StorePlace) -> list[PastCall]:
         connection.execute("BEGIN")  # one moment for calls and their waits
-        values = tuple(value for value in given.values() if value is not None)
-        rows = [CallRow._make(row) for row in connection.execute(query, values)]
-        dead = FileLiveness(place).dead_among({row.owner for row in rows if row.outcome is None}, connection)
-        return [past_call(row, dead, connection) for row in rows]
+        return list_calls(connection, FileLiveness(place), batch, session)
 
     return await visit_place(path, work)
 
@@ -72,7 +47,8 @@ async def runs_called(path: str | Path, word: str, session: str | None = None, *
     Raises:
         StoreError: there is no store of this version there, or it cannot be read.
     """
-    return await _called(path, "processes", background_run.PREFIX, word, session, limit)
+    prefix = background_run.PREFIX
+    return await visit(path, lambda connection: find_named(connection, "processes", prefix, word, session, limit))
 
 
 async def schedules_called(path: str | Path, word: str, session: str | None = None, *, limit: int = 6) -> list[Named]:
@@ -81,22 +57,8 @@ async def schedules_called(path: str | Path, word: str, session: str | None = No
     Raises:
         StoreError: there is no store of this version there, or it cannot be read.
     """
-    return await _called(path, "schedules", schedules.PREFIX, word, session, limit)
-
-
-async def _called(path: str | Path, table: str, prefix: str, word: str, session: str | None, limit: int) -> list[Named]:
-    query = f"SELECT id, session, title FROM {table} WHERE (?2 IS NULL OR session = ?2) AND "
-    # A range and not a pattern: it is found by the index, whatever characters the word has.
-    begins = "(id >= ?1 AND id < ?1 || char(1114111)) ORDER BY id LIMIT ?3"
-
-    def work(connection: SqliteConnection) -> list[Named]:
-        rows: Any = connection.execute(query + "id = ?1", (word, session)).fetchall()
-        for beginning in (word, prefix + word):
-            if word and not rows:
-                rows = connection.execute(query + begins, (beginning, session, limit)).fetchall()
-        return [Named(*row) for row in rows]
-
-    return await visit(path, work)
+    prefix = schedules.PREFIX
+    return await visit(path, lambda connection: find_named(connection, "schedules", prefix, word, session, limit))
 
 
 async def workers(path: str | Path) -> list[str]:
@@ -107,10 +69,7 @@ async def workers(path: str | Path) -> list[str]:
     """
 
     def work(connection: SqliteConnection, place: StorePlace) -> list[str]:
-        query = "SELECT name, owner FROM workers WHERE until >= ? ORDER BY name"
-        rows: Any = connection.execute(query, (time.monotonic(),)).fetchall()
-        dead = FileLiveness(place).dead_among({owner for _, owner in rows}, connection)
-        return [name for name, owner in rows if owner not in dead]
+        return list_workers(connection, FileLiveness(place), time.monotonic())
 
     return await visit_place(path, work)
 
@@ -123,16 +82,4 @@ async def decided_key(
     Raises:
         StoreError: there is no store of this version there, or it cannot be read.
     """
-
-    def work(connection: SqliteConnection) -> str | None:
-        row = connection.execute(
-            "SELECT session, scope, call_id, kind, name FROM waits WHERE call_id = ?1 AND (?2 IS NULL OR session = ?2)"
-            " AND kind IN (SELECT value FROM json_each(?3)) AND resolution IS NOT NULL ORDER BY arrived DESC LIMIT 1",
-            (call_id, session, json.dumps(list(kinds))),
-        ).fetchone()
-        if row is None:
-            return None
-        found_in, scope, call, kind, name = row
-        return KeyRing(secret_of(connection)).write(WaitKey(CallKey(found_in, scope, call), kind, name))
-
-    return await visit(path, work)
+    return await visit(path, lambda connection: find_decided_key(connection, call_id, session, kinds))

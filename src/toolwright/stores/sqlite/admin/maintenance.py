@@ -5,30 +5,22 @@ A store never removes records by itself. The owner decides with a `Retention`, a
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Collection
-from contextlib import nullcontext
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
 
-from toolwright.errors import ToolwrightError
+import apsw
+
 from toolwright.stores.contracts.inspection import Pruned, Stats
-from toolwright.stores.contracts.journal import RUN_SCOPE
-from toolwright.stores.contracts.turns import ENDED
-from toolwright.stores.sql.background.schedules import prune_firings
+from toolwright.stores.sql.admin.maintenance import (
+    count_records,
+    find_contradictions,
+    find_orphans,
+    prune_records,
+    require_usable,
+)
 from toolwright.stores.sql.calls.intent_bundles import UNREADABLE
 from toolwright.stores.sql.codec import one
-from toolwright.stores.sql.event_rows import prune_events
-from toolwright.stores.sqlite.admin.pruning import (
-    CHUNK,
-    PARTS,
-    InQueue,
-    prune_calls,
-    prune_occurrences,
-    prune_runs,
-    prune_turns,
-)
 from toolwright.stores.sqlite.core.connection import SqliteConnection
 from toolwright.stores.sqlite.core.owners import FileLiveness
 from toolwright.stores.sqlite.core.side_connection import VisitorQueue, visit, visit_place
@@ -41,42 +33,8 @@ async def stats(path: str | Path) -> Stats:
 
     def work(connection: SqliteConnection, place: StorePlace) -> Stats:
         connection.execute("BEGIN")  # one moment for all counts
-        by_owner = dict(
-            connection.execute("SELECT owner, count(*) FROM every_call WHERE outcome IS NULL GROUP BY owner")
-        )
-        dead = FileLiveness(place).dead_among(set(by_owner), connection)
-        calls = dict(
-            connection.execute("SELECT status, count(*) FROM every_call WHERE outcome IS NOT NULL GROUP BY status")
-        )
-        for owner, count in by_owner.items():
-            state = "cut off" if owner in dead else "unfinished"
-            calls[state] = calls.get(state, 0) + count
-        worked_on = list(connection.execute("SELECT state, owner, count(*) FROM turns GROUP BY 1, 2"))
-        dead = FileLiveness(place).dead_among({owner for _, owner, _ in worked_on if owner is not None}, connection)
-        turns: dict[str, int] = {}
-        for state, owner, count in worked_on:
-            told = "cut off" if state == "running" and owner in dead else state
-            turns[told] = turns.get(told, 0) + count
-        return Stats(
-            calls=calls,
-            sessions=one(
-                connection, "SELECT count(*) FROM (SELECT session FROM every_call UNION SELECT session FROM turns)"
-            ),
-            effects=one(connection, "SELECT count(*) FROM effects"),
-            waits=one(connection, "SELECT count(*) FROM waits"),
-            open_waits=one(connection, "SELECT count(*) FROM waits WHERE open = 1"),
-            signals=one(connection, "SELECT count(*) FROM signals"),
-            oldest=one(connection, "SELECT min(queued_at) FROM every_call"),
-            oldest_unfinished=one(connection, "SELECT min(queued_at) FROM every_call WHERE outcome IS NULL"),
-            file_bytes=_size(place.path),
-            free_bytes=one(connection, "PRAGMA freelist_count") * one(connection, "PRAGMA page_size"),
-            runs=dict(
-                connection.execute(
-                    "SELECT CASE state WHEN 'held' THEN 'queued' ELSE state END, count(*) FROM processes GROUP BY 1"
-                )
-            ),
-            turns=turns,
-        )
+        free = one(connection, "PRAGMA freelist_count") * one(connection, "PRAGMA page_size")
+        return count_records(connection, FileLiveness(place), file_bytes=_size(place.path), free_bytes=free)
 
     return await visit_place(path, work)
 
@@ -90,37 +48,8 @@ async def check(path: str | Path) -> list[str]:
         unreadable = one(connection, f"SELECT count(*) FROM bundles WHERE {UNREADABLE}")
         if unreadable:
             told.append(f"{unreadable} bundles of intents cannot be read")
-        for part in () if unreadable else PARTS:  # else the records of their calls cannot be found
-            here = "WHERE session = part.session AND scope = part.scope AND call_id = part.call_id"
-            count = one(
-                connection,
-                f"SELECT count(*) FROM {part} AS part WHERE NOT EXISTS (SELECT 1 FROM calls {here})"
-                f" AND NOT EXISTS (SELECT 1 FROM bundled_calls {here})"
-                # A run may be sent signals before its call begins, and also if it never does.
-                f" AND NOT EXISTS (SELECT 1 FROM processes WHERE part.scope = '{RUN_SCOPE}' || processes.id)",
-            )
-            if count:
-                told.append(f"{count} {part} belong to no call")
-        count = one(
-            connection,
-            "SELECT count(*) FROM waits JOIN calls USING (session, scope, call_id)"
-            " WHERE open = 1 AND (outcome IS NOT NULL OR resolution IS NOT NULL)",
-        )
-        if count:
-            told.append(f"{count} waits are open that are resolved, or whose calls are finished")
-        for table in ("turn_events", "turn_steering"):
-            count = one(connection, f"SELECT count(*) FROM {table} WHERE turn NOT IN (SELECT id FROM turns)")
-            if count:
-                told.append(f"{count} {table} belong to no turn")
-        ended = ", ".join(f"'{state}'" for state in sorted(ENDED))
-        count = one(
-            connection,
-            f"SELECT count(*) FROM turns WHERE (state IN ({ended})) <> (ended_at IS NOT NULL)"
-            " OR (ended_at IS NOT NULL) <> (outcome IS NOT NULL)",
-        )
-        if count:
-            told.append(f"{count} turns are in a state that does not match their end")
-        return told
+        # Where a bundle cannot be read, the records of its calls cannot be found.
+        return [*told, *(() if unreadable else find_orphans(connection)), *find_contradictions(connection)]
 
     return await visit(path, work)
 
@@ -154,47 +83,34 @@ async def prune(
     Raises:
         StoreError: the store could not be read or written. Earlier removals remain.
     """
-    if isinstance(sessions, str):
-        raise ToolwrightError(f"The sessions to prune are {sessions!r}; give a list of their ids")
-    if before is not None and (not isinstance(before, (int, float)) or math.isnan(before)):
-        raise ToolwrightError(f"The instant to prune before is {before!r}; use seconds since 1970")
+    require_usable(before, sessions)
 
     def work(connection: SqliteConnection, place: StorePlace) -> Pruned:
         queue = VisitorQueue(place)
         try:
-            return pruned(connection, nullcontext if dry_run else queue.in_front)
+            return pruned(connection, queue)
         finally:
             queue.close()
 
-    def pruned(connection: SqliteConnection, in_front: InQueue) -> Pruned:
+    def pruned(connection: SqliteConnection, queue: VisitorQueue) -> Pruned:
+        @contextmanager
+        def transaction() -> Iterator[None]:
+            with nullcontext() if dry_run else queue.in_front():
+                connection.execute("BEGIN" if dry_run else "BEGIN IMMEDIATE")
+                try:
+                    yield
+                except BaseException:
+                    with suppress(apsw.Error):
+                        connection.execute("ROLLBACK")
+                    raise
+                connection.execute("COMMIT")
+
         size = _size(Path(path))
-        counts = dict.fromkeys(("calls", *PARTS, "spared", "occurrences", "runs", "firings", "turns"), 0)
-        if before is not None:
-            # Each table by itself, and so by an index: the outcomes of all calls are not read for it.
-            query = "SELECT session, scope FROM calls UNION SELECT session, scope FROM bundles"
-            groups: list[Any] = connection.execute(query).fetchall()
-            for session, scope in groups:
-                if sessions is None or session in sessions:
-                    prune_calls(connection, session, scope, before, counts, dry_run, in_front)
-            if sessions is None:  # an occurrence belongs to no session
-                with in_front():
-                    counts["occurrences"] = prune_occurrences(connection, before, dry_run)
-            only = None if sessions is None else json.dumps(list(sessions))
-            for prune_more in (prune_runs, prune_turns):
-                more = True
-                while more:
-                    with in_front():
-                        more = prune_more(connection, only, before, counts, dry_run)
-            with in_front():
-                counts["firings"] = prune_firings(connection, before, sessions, dry_run)
-            more = not dry_run  # they are not counted: each belongs to something that is, or is not in the way
-            while more:
-                with in_front():
-                    more = prune_events(connection, before, sessions, CHUNK)
+        counts = prune_records(connection, transaction, before, sessions, dry_run)
         if dry_run:
             return Pruned(**counts)
         if vacuum:
-            with in_front():
+            with queue.in_front():
                 connection.execute("VACUUM")
         if vacuum or any(counts[name] for name in ("calls", "occurrences", "runs", "firings", "turns")):
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

@@ -83,9 +83,14 @@ class FileLiveness:
 
 def sweep(place: StorePlace) -> bool:
     """Remove the files of dead processes beside the store; True when a living one has it open."""
+    return any([is_alive(place, number) for number in owner_numbers(place)])  # noqa: C419 (each of them)
+
+
+def owner_numbers(place: StorePlace) -> set[int]:
+    """The numbers of the owners that have a file beside the store, whether they live or not."""
     beginning = _name_of(place, "")
-    numbers = [name.removeprefix(beginning) for name in os.listdir(place.directory) if name.startswith(beginning)]
-    return any([is_alive(place, int(number)) for number in numbers if number.isdecimal()])  # noqa: C419 (each of them)
+    names = [name.removeprefix(beginning) for name in os.listdir(place.directory) if name.startswith(beginning)]
+    return {int(name) for name in names if name.isdecimal()}
 
 
 def _lock(name: str, directory: int) -> int:

@@ -17,9 +17,11 @@ import apsw
 from toolwright.crash_seams import CommitSeam
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.private_files import make_if_missing, tighten
+from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.sql.job_thread import Job, JobThread, deliver
 from toolwright.stores.sqlite.core.connection import SqliteConnection
 from toolwright.stores.sqlite.core.faults import reason, store_error
+from toolwright.stores.sqlite.core.news import News
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer_queue import WriterQueue
 
@@ -67,13 +69,16 @@ class Writer:
         self._synced = sync == "full"
         self._connection = self._open(prepare, sync, vfs)
         commit = self._commit if seam is None else seam.around(self._commit)
-        self._jobs = JobThread(str(path), commit, self._connection.close)
+        self._news = News(place, self._connection, lambda: self.commits)
+        self._jobs = JobThread(str(path), commit, self._connection.close, self._news)
 
-    def do(self, work: Callable[[SqliteConnection], T], *, synced: bool = True) -> asyncio.Future[T]:
+    def do(
+        self, work: Callable[[SqliteConnection], T], *, synced: bool = True, shared: bool = False
+    ) -> asyncio.Future[T]:
         """Run `work` inside the next transaction; its result comes when that is committed.
 
         With `synced=False` the commit is not fsynced: it survives a crash of this process, but a power cut may lose it
-        until the next synced commit.
+        until the next synced commit. One program writes at a time, also where the work could be `shared`.
 
         Raises:
             StoreError: the store could not write; nothing of the transaction is there.
@@ -87,6 +92,26 @@ class Writer:
             StoreError: the store could not be read.
         """
         return self._jobs.ask(Job(work, False))
+
+    async def news(self, after: Cursor | None, patience: float, own: bool) -> Cursor:
+        """Wait for news, as `Store.news` does.
+
+        Raises:
+            StoreError: the store is closed, or is closed meanwhile.
+        """
+        if fault := self._jobs.unusable():
+            raise fault
+        news = self._news.add(after, own)
+        self._jobs.wake()
+        try:
+            done, _ = await asyncio.wait({news}, timeout=None if after is None else patience)
+            return after if after is not None and not done else await news
+        except asyncio.CancelledError:
+            if news.cancelled() and (fault := self._jobs.unusable()):
+                raise fault from None
+            raise
+        finally:
+            news.cancel()
 
     @property
     def queued(self) -> int:

@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
+from toolwright import jsonx
 from toolwright.stores.contracts.journal import RUN_SCOPE
 from toolwright.stores.contracts.turns import TURN_SCOPE
 from toolwright.stores.sql.background.runs import PENDING
 from toolwright.stores.sql.calls.intent_bundles import untie
 from toolwright.stores.sql.codec import KEY, one
-from toolwright.stores.sqlite.core.connection import SqliteConnection
+from toolwright.stores.sql.connection import Connection
 
-InQueue = Callable[[], AbstractContextManager[None]]
+Transaction = Callable[[], AbstractContextManager[None]]
+"""Makes a block one transaction, in which no other program writes."""
 CHUNK = 2_000
 """How many calls are pruned in one transaction: others may write in between."""
 PARTS = ("effects", "waits", "signals")
@@ -22,30 +24,25 @@ PARTS = ("effects", "waits", "signals")
 
 
 def prune_calls(
-    connection: SqliteConnection,
+    connection: Connection,
     session: str,
     scope: str,
     before: float,
     counts: dict[str, int],
     dry_run: bool,
-    in_front: InQueue,
+    transaction: Transaction,
 ) -> None:
-    """Prune the calls of a session and scope that finished before an instant, and add to the counts.
-
-    Each transaction is one place in the queue of the programs that write to the store.
-    """
+    """Prune the calls of a session and scope that finished before an instant, and add to the counts."""
     last: str | None = ""
     while last is not None:
-        with in_front():
-            connection.execute("BEGIN" if dry_run else "BEGIN IMMEDIATE")
+        with transaction():
             if not dry_run:
                 untie(connection, session, scope)  # or removed calls would be there again as begun
             last = _prune_chunk(connection, session, scope, before, last, counts, dry_run)
-            connection.execute("COMMIT")
 
 
 def _prune_chunk(
-    connection: SqliteConnection,
+    connection: Connection,
     session: str,
     scope: str,
     before: float,
@@ -88,7 +85,7 @@ def _prune_chunk(
     return old[-1] if len(old) == CHUNK else None
 
 
-def _needed(connection: SqliteConnection, session: str, scope: str) -> set[str]:
+def _needed(connection: Connection, session: str, scope: str) -> set[str]:
     """The calls of a group that unfinished work may come back to: its batches, its callers, and the calls it made."""
     where = "FROM every_call WHERE session = ? AND scope = ?"
     todo = [row[0] for row in connection.execute(f"SELECT call_id {where} AND outcome IS NULL", (session, scope))]
@@ -119,19 +116,17 @@ def _links(call_id: str, parent: str | None, batch: str) -> Iterator[tuple[str, 
 
 
 def prune_runs(
-    connection: SqliteConnection, sessions: str | None, before: float, counts: dict[str, int], dry_run: bool
-) -> bool:
-    """Prune the next finished runs, children before parents; True when there may be more."""
-    connection.execute("BEGIN" if dry_run else "BEGIN IMMEDIATE")
+    connection: Connection, sessions: str | None, before: float, after: str, counts: dict[str, int], dry_run: bool
+) -> str | None:
+    """Prune the next finished runs; return the last that was looked at, or None at the end."""
     query = (
-        "SELECT id, session FROM processes AS run WHERE ended_at < ?1"
+        "SELECT id, session FROM processes AS run WHERE ended_at < ?1 AND id > ?4"
         " AND (?2 IS NULL OR session IN (SELECT value FROM json_each(?2)))"
         " AND NOT EXISTS (WITH RECURSIVE below(id) AS (SELECT run.id UNION SELECT child.id FROM processes AS child"
         f" JOIN below ON child.parent = below.id) SELECT 1 FROM below JOIN processes USING (id) WHERE {PENDING})"
-        " LIMIT ?3"
+        " ORDER BY id LIMIT ?3"
     )
-    most = -1 if dry_run else CHUNK
-    old: list[Any] = connection.execute(query, (before, sessions, most)).fetchall()
+    old: list[Any] = connection.execute(query, (before, sessions, CHUNK, after)).fetchall()
     counts["runs"] += len(old)
     if not dry_run:
         for id, session in old:
@@ -144,43 +139,44 @@ def prune_runs(
             for table in ("process_events", "process_grants"):
                 connection.execute(f"DELETE FROM {table} WHERE process = ?", (id,))
             connection.execute("DELETE FROM processes WHERE id = ?", (id,))
-    connection.execute("COMMIT")
-    return not dry_run and len(old) == CHUNK
+    return old[-1][0] if len(old) == CHUNK else None
 
 
 def prune_turns(
-    connection: SqliteConnection, sessions: str | None, before: float, counts: dict[str, int], dry_run: bool
-) -> bool:
-    """Prune the next turns that ended, with their events and steering; True when there may be more.
+    connection: Connection, sessions: str | None, before: float, after: str, counts: dict[str, int], dry_run: bool
+) -> str | None:
+    """Prune the next turns that ended, with their events and steering; return the last that was looked at, or None.
 
     The turn of a sub-agent stays while the call that started it is unfinished, or the turn that its usage counts for.
     """
-    connection.execute("BEGIN" if dry_run else "BEGIN IMMEDIATE")
     query = (
-        "SELECT id FROM turns AS old WHERE ended_at < ?1"
+        "SELECT id, caller FROM turns AS old WHERE ended_at < ?1 AND id > ?4"
         " AND (?2 IS NULL OR session IN (SELECT value FROM json_each(?2)))"
-        " AND (caller IS NULL OR NOT EXISTS (SELECT 1 FROM every_call WHERE session = json_extract(old.caller, '$[0]')"
-        " AND scope = json_extract(old.caller, '$[1]') AND call_id = json_extract(old.caller, '$[2]')"
-        " AND outcome IS NULL))"
         " AND (above IS NULL OR NOT EXISTS (SELECT 1 FROM turns AS up WHERE up.ended_at IS NULL"
         f" AND instr(old.above, '{TURN_SCOPE}' || up.id || '/') = 1))"
-        " LIMIT ?3"
+        " ORDER BY id LIMIT ?3"
     )
-    old: list[Any] = connection.execute(query, (before, sessions, -1 if dry_run else CHUNK)).fetchall()
+    found: list[Any] = connection.execute(query, (before, sessions, CHUNK, after)).fetchall()
+    old = [(id,) for id, caller in found if caller is None or not _is_unfinished(connection, caller)]
     counts["turns"] += len(old)
     if not dry_run:
         connection.executemany(
             "INSERT INTO turn_numbers SELECT session, number FROM turns WHERE id = ?"
-            " ON CONFLICT (session) DO UPDATE SET last = max(last, excluded.last)",
+            " ON CONFLICT (session) DO UPDATE SET last = max(turn_numbers.last, excluded.last)",
             old,
         )
         for table, column in (("turn_events", "turn"), ("turn_steering", "turn"), ("turns", "id")):
             connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", old)
-    connection.execute("COMMIT")
-    return not dry_run and len(old) == CHUNK
+    return found[-1][0] if len(found) == CHUNK else None
 
 
-def prune_occurrences(connection: SqliteConnection, before: float, dry_run: bool) -> int:
+def _is_unfinished(connection: Connection, caller: str) -> bool:
+    """True when the call of a sub-agent, written as `written_caller` does, has no outcome yet."""
+    query = f"SELECT 1 FROM every_call WHERE {KEY} AND outcome IS NULL"
+    return one(connection, query, jsonx.decode(caller)) is not None
+
+
+def prune_occurrences(connection: Connection, before: float, dry_run: bool) -> int:
     """Prune the keys of occurrences before an instant, and return how many."""
     found: int = one(connection, "SELECT count(*) FROM occurrences WHERE at < ?", (before,))
     if not dry_run:

@@ -1,0 +1,193 @@
+"""Temporal as a driver: what a person sees there, what its URL may be, and how little its histories hold."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
+
+from tests.drivers.temporal_server import TemporalServer
+from toolwright import DriverError, Runtime, ToolCall, tool
+from toolwright.clock import SystemClock
+from toolwright.drivers import open_driver, register_driver
+from toolwright.testing import FunctionModel
+
+PATIENCE = 60.0
+
+
+async def workflows(server: TemporalServer, driver: str, closed: int) -> list[WorkflowExecution]:
+    """The workflows of a queue, once some of them are closed."""
+    client = await Client.connect(f"127.0.0.1:{server.port}")
+    queue = driver.partition("queue=")[2].partition("&")[0]
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            found = [each async for each in client.list_workflows(f"TaskQueue = {queue!r}")]
+            if found and sum(each.status != WorkflowExecutionStatus.RUNNING for each in found) >= closed:
+                return found
+            await asyncio.sleep(0.1)
+
+
+async def history_bytes(server: TemporalServer, id: str) -> int:
+    client = await Client.connect(f"127.0.0.1:{server.port}")
+    history = await client.get_workflow_handle(id).fetch_history()
+    return sum(event.ByteSize() for event in history.events)
+
+
+@pytest.mark.promise("ENG-04")
+async def test_a_run_is_a_workflow_that_a_person_understands(file: Path, driver: str, shared_temporal: TemporalServer):
+    @tool(supports_background=True)
+    async def report(text: str) -> str:
+        """Make a report."""
+        return "hidden outcome"
+
+    async with Runtime.open(file, tools=[report], worker=True, driver=driver) as runtime:
+        run = await runtime.session("ann").spawn("report", {"text": "hidden argument"}, title="The report of May")
+        assert (await run.wait(PATIENCE)).value == "hidden outcome"
+        (found,) = await workflows(shared_temporal, driver, 1)
+    assert found.workflow_type == "toolwright.run"
+    assert run.id in found.id
+    assert found.status == WorkflowExecutionStatus.COMPLETED
+    memo = await found.memo()
+    assert memo == {"id": run.id, "session": "ann", "tool": "report", "title": "The report of May"}
+    client = await Client.connect(f"127.0.0.1:{shared_temporal.port}")
+    history = await client.get_workflow_handle(found.id).fetch_history()
+    assert "hidden" not in history.to_json()
+
+
+@pytest.mark.promise("ENG-04")
+async def test_a_turn_of_a_hundred_calls_has_a_small_history(file: Path, driver: str, shared_temporal: TemporalServer):
+    @tool(readonly=True)
+    async def look(number: int) -> str:
+        """Look."""
+        return "x" * 1_000
+
+    def model(request: Any) -> Any:
+        if request.number == 0:
+            return [ToolCall("look", {"number": number}, f"c{number}") for number in range(100)]
+        return "Done."
+
+    async with Runtime.open(file, tools=[look], model=FunctionModel(model), worker=True, driver=driver) as runtime:
+        turn = await runtime.session("s").start_turn("Go.", background=True)
+        outcome = await turn.wait(PATIENCE)
+        assert outcome is not None
+        assert (outcome.text, len(outcome.calls)) == ("Done.", 100)
+        (found,) = await workflows(shared_temporal, driver, 1)
+        assert await history_bytes(shared_temporal, found.id) < 8 * 1024
+
+
+@pytest.mark.promise("ENG-04")
+async def test_a_run_that_is_cancelled_in_temporal_is_cancelled(
+    file: Path, driver: str, shared_temporal: TemporalServer
+):
+    begun = asyncio.Event()
+
+    @tool(supports_background=True)
+    async def hold() -> None:
+        """Hold."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with Runtime.open(file, tools=[hold], worker=True, driver=driver) as runtime:
+        run = await runtime.session("s").spawn("hold")
+        async with asyncio.timeout(PATIENCE):
+            await begun.wait()
+        (found,) = await workflows(shared_temporal, driver, 0)
+        client = await Client.connect(f"127.0.0.1:{shared_temporal.port}")
+        await client.get_workflow_handle(found.id).cancel()
+        outcome = await run.wait(PATIENCE)
+        assert outcome.status == "cancelled"
+        (found,) = await workflows(shared_temporal, driver, 1)
+    assert found.status == WorkflowExecutionStatus.CANCELED
+
+
+@pytest.mark.promise("ENG-04")
+async def test_a_run_that_waits_in_temporals_queue_can_be_cancelled_there(
+    file: Path, driver: str, shared_temporal: TemporalServer
+):
+    @tool(supports_background=True)
+    async def work() -> None:
+        """Work."""
+        raise AssertionError("It ran.")
+
+    async with Runtime.open(file, tools=[work], worker=False, driver=driver) as runtime:
+        run = await runtime.session("s").spawn("work")
+        found = await workflows(shared_temporal, driver, 0)
+        client = await Client.connect(f"127.0.0.1:{shared_temporal.port}")
+        await client.get_workflow_handle(found[0].id).cancel()
+        async with Runtime.open(file, tools=[work], worker=True, driver=driver):
+            assert (await run.wait(PATIENCE)).status == "cancelled"
+            (ended,) = await workflows(shared_temporal, driver, 1)
+    assert ended.status == WorkflowExecutionStatus.CANCELED
+
+
+@pytest.mark.promise("ENG-04")
+async def test_a_run_whose_workflow_was_terminated_stays_in_the_store_and_is_offered_again(
+    file: Path, driver: str, shared_temporal: TemporalServer
+):
+    @tool(supports_background=True)
+    async def work() -> str:
+        """Work."""
+        return "done"
+
+    async with Runtime.open(file, tools=[work], worker=False, driver=driver) as runtime:
+        run = await runtime.session("s").spawn("work")
+        found = await workflows(shared_temporal, driver, 0)
+        client = await Client.connect(f"127.0.0.1:{shared_temporal.port}")
+        await client.get_workflow_handle(found[0].id).terminate()
+        async with Runtime.open(file, tools=[work], worker=True, driver=driver):
+            assert (await run.wait(PATIENCE)).value == "done"
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("temporal://", "is not usable"),
+        ("temporal:///default", "no host"),
+        ("temporal://h:99999/", "is not usable"),
+        ("temporal://user:word@h", "TEMPORAL_API_KEY"),
+        ("temporal://h?queue=a&queue=b", "twice"),
+        ("temporal://h?retries=5", "'retries'"),
+        ("temporal://h?heartbeat=0", "from 1 to 3600"),
+        ("temporal://h?tls=perhaps", "true or false"),
+        ("temporal://h/a/b", "short name"),
+        ("restate://h", "known: store, temporal"),
+        ("temporal", "use 'store'"),
+    ],
+)
+def test_a_driver_that_cannot_work_is_refused_with_the_way_out(url: str, message: str):
+    with pytest.raises(DriverError, match=message):
+        open_driver(url, SystemClock())
+
+
+async def test_a_driver_needs_a_store_that_workers_share():
+    with pytest.raises(DriverError, match="give it a file"):
+        await Runtime.open(driver="temporal://127.0.0.1:1")
+
+
+async def test_a_program_opens_and_closes_while_temporal_is_away(file: Path):
+    @tool(supports_background=True)
+    async def work() -> str:
+        """Work."""
+        return "done"
+
+    async with Runtime.open(file, tools=[work], worker=True, driver="temporal://127.0.0.1:1") as runtime:
+        run = await runtime.session("s").spawn("work")
+        assert (await run.refresh()).status == "queued"
+    async with Runtime.open(file, tools=[work], worker=True) as runtime:  # the store has it
+        assert (await (await runtime.run(run.id)).wait(PATIENCE)).value == "done"
+
+
+def test_a_driver_of_others_is_registered_by_its_scheme():
+    made: list[str] = []
+
+    class Scheme:
+        def make(self, url: str, clock: object) -> Any:
+            made.append(url)
+            return open_driver("store", SystemClock())
+
+    register_driver("carrier-pigeon", Scheme())
+    open_driver("carrier-pigeon://loft", SystemClock())
+    assert made == ["carrier-pigeon://loft"]
+    with pytest.raises(DriverError, match="method make"):
+        register_driver("x", object())  # type: ignore[arg-type]

@@ -1,0 +1,164 @@
+"""A PostgreSQL store that cannot be opened says why, and what to do."""
+
+import asyncio
+from contextlib import ExitStack
+
+import psycopg
+import pytest
+
+from tests.postgres_server import PostgresServer
+from toolwright import Runtime, ToolCall, tool
+from toolwright.errors import StoreError, StoreUnavailable
+from toolwright.stores import inspect_store, open_store
+from toolwright.stores.postgres.store import PostgresStore
+
+
+@pytest.fixture
+def url(postgres: PostgresServer):
+    with ExitStack() as stack:
+        schema = stack.enter_context(postgres.schema())
+        yield f"{postgres.url}?schema={schema}"
+
+
+async def refusal(url: str) -> StoreError:
+    with pytest.raises(StoreError) as raised:
+        await open_store(url)
+    return raised.value
+
+
+@pytest.mark.promise("ENG-01")
+async def test_a_url_is_all_that_a_runtime_needs(url):
+    @tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    for replayed in (False, True):
+        async with Runtime.open(url, tools=[add]) as runtime:
+            (outcome,) = await runtime.session("s").run_batch(
+                [ToolCall(id="1", name="add", arguments={"a": 1, "b": 2})]
+            )
+            assert (outcome.value, outcome.replayed) == (3, replayed)
+
+
+@pytest.mark.promise("ENG-01")
+async def test_a_server_that_is_not_there_is_unavailable(postgres):
+    error = await refusal("postgresql://postgres:secret@127.0.0.1:1/postgres")
+    assert isinstance(error, StoreUnavailable)
+    assert "check that the server runs" in str(error)
+    assert "secret" not in str(error)
+
+
+@pytest.mark.promise("ENG-01")
+async def test_a_database_that_is_not_there_is_refused(postgres):
+    error = await refusal(postgres.url.replace("/postgres?", "/").removesuffix("/postgres") + "/nothing")
+    assert not isinstance(error, StoreUnavailable)
+    assert "there is no such database; create it" in str(error)
+
+
+@pytest.mark.promise("ENG-01")
+async def test_a_user_that_is_not_known_is_refused(postgres):
+    error = await refusal(f"postgresql://somebody@127.0.0.1:{postgres.port}/postgres")
+    assert not isinstance(error, StoreUnavailable)
+    assert "check the user" in str(error)
+
+
+@pytest.mark.promise("ENG-01")
+@pytest.mark.parametrize("schema", ["", "x" * 64])
+async def test_a_schema_without_a_usable_name_is_refused(postgres, schema):
+    assert "is not usable" in str(await refusal(f"{postgres.url}?schema={schema}"))
+
+
+@pytest.mark.promise("ENG-01")
+async def test_an_option_that_nobody_knows_is_refused(postgres):
+    assert "is not usable" in str(await refusal(f"{postgres.url}?colour=blue"))
+
+
+@pytest.mark.promise("ENG-01")
+async def test_a_schema_of_another_program_is_left_alone(postgres):
+    postgres.execute("CREATE SCHEMA theirs; CREATE TABLE theirs.things (a int)")
+    try:
+        error = await refusal(f"{postgres.url}?schema=theirs")
+        assert "belongs to another program (it has 'things'); name another by ?schema=" in str(error)
+    finally:
+        postgres.execute("DROP SCHEMA theirs CASCADE")
+
+
+@pytest.mark.promise("ENG-01")
+async def test_a_store_of_a_newer_version_is_refused(postgres, url):
+    await (await open_store(url)).close()
+    schema = url.rpartition("=")[2]
+    postgres.execute(f"UPDATE {schema}.toolwright_schema SET version = 99")
+    try:
+        assert "was written by a newer toolwright (schema 99" in str(await refusal(url))
+    finally:
+        postgres.execute(f"UPDATE {schema}.toolwright_schema SET version = 1")
+
+
+@pytest.mark.promise("ENG-01")
+async def test_programs_that_open_a_new_store_at_once_make_it_once(postgres):
+    url = f"{postgres.url}?schema=at_once"
+    try:
+        stores = await asyncio.gather(*(PostgresStore.open(url) for _ in range(4)))
+        assert len({store.waits.secret for store in stores}) == 1
+        await asyncio.gather(*(store.close() for store in stores))
+    finally:
+        postgres.execute("DROP SCHEMA IF EXISTS at_once CASCADE")
+
+
+@pytest.mark.promise("ENG-01")
+async def test_a_role_that_may_not_create_uses_a_store_that_is_there(postgres, url):
+    schema = url.rpartition("=")[2]
+    await (await open_store(url)).close()
+    postgres.execute(
+        f"CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA {schema} TO app;"
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO app;"
+        f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO app"
+    )
+    try:
+        mine = url.replace("postgres@", "app@")
+        store = await PostgresStore.open(mine)
+        assert await store.services.kv.list_keys("s", "") == []
+        await store.close()
+        error = await refusal(f"postgresql://app@127.0.0.1:{postgres.port}/postgres?schema=another")
+        assert "this user may not do that" in str(error)
+    finally:
+        postgres.execute("DROP OWNED BY app; DROP ROLE app")
+
+
+@pytest.mark.promise("ENG-01")
+async def test_secrets_need_a_key_of_the_program(url):
+    async with Runtime.open(url) as runtime:
+        with pytest.raises(Exception, match="key"):
+            await runtime.session("s").secrets.set("token", "value")
+
+
+@pytest.mark.promise("ENG-01")
+async def test_a_store_is_inspected_by_its_url(postgres, url):
+    @tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    schema = url.rpartition("=")[2]
+    inspector = inspect_store(url)
+    async with Runtime.open(url, tools=[add]) as runtime:
+        calls = [ToolCall(id=str(n), name="add", arguments={"a": n, "b": 2}) for n in range(20)]
+        await runtime.session("s").run_batch(calls)
+        stats = await inspector.stats()
+        assert stats.calls == {"success": 20}
+        assert stats.file_bytes > 0
+        (batch,) = await inspector.batches()
+        assert batch.statuses == {"success": 20}
+        assert [call.tool for call in await inspector.calls(batch=batch.batch)] == ["add"] * 20
+        assert await inspector.check() == []
+        assert await inspector.version() == 1
+        assert (await inspector.prune(4e9, dry_run=True)).calls == 20
+        assert (await inspector.prune(4e9, vacuum=True)).calls == 20
+        assert (await inspector.stats()).calls == {}
+    assert await inspector.migrate() == (1, 1)
+    assert await inspector.exists()
+    assert not await inspect_store(f"{postgres.url}?schema=nowhere").exists()
+    with pytest.raises(StoreError, match="There is no store"):
+        await inspect_store(f"{postgres.url}?schema=nowhere").stats()
+    with psycopg.connect(postgres.url) as connection:
+        assert connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'nowhere'").fetchone() is None
+    assert schema

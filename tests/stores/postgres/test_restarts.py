@@ -1,0 +1,142 @@
+"""A server that goes away for a while is not seen: nothing is lost, nothing is done twice, nobody is taken for dead."""
+
+import asyncio
+import signal
+
+import psycopg
+import pytest
+
+from tests.postgres_server import PostgresServer
+from tests.support import fail_after
+from toolwright import Runtime, ToolCall, tool
+from toolwright.errors import StoreUnavailable
+from toolwright.stores.contracts.sessions import Quota
+from toolwright.stores.postgres import writer as writers
+from toolwright.stores.postgres.connection import PostgresConnection
+from toolwright.stores.postgres.store import PostgresStore
+from toolwright.testing.conformance.cases import call, intent, success
+
+WIDE = Quota(1_000, 1_000_000)
+
+
+@pytest.fixture(scope="module")
+def server():
+    with PostgresServer(fsync="on", full_page_writes="on") as server:
+        yield server
+
+
+def cut(server: PostgresServer, *, but_for: str = "") -> None:
+    """End all connections of stores."""
+    server.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'toolwright'"
+        f" AND pid <> pg_backend_pid() {but_for}"
+    )
+
+
+@pytest.mark.promise("ENG-01")
+async def test_cut_connections_are_not_seen(server):
+    store = await PostgresStore.open(f"{server.url}?schema=cut")
+    async with fail_after(60):
+        for number in range(5):
+            await asyncio.to_thread(cut, server)
+            assert await store.journal.begin([intent(call(str(number)))]) == [None]
+            assert await store.journal.finish(call(str(number)), success(call(str(number))), 1.0, 2.0)
+            await store.services.kv.set_value("s", str(number), b"1", 1.0, WIDE, None)
+        await asyncio.to_thread(cut, server)
+        assert len(await store.services.kv.list_keys("s", "")) == 5
+        await store.close()
+
+
+@pytest.mark.promise("ENG-01")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["stopped", "killed"])
+async def test_a_server_that_is_restarted_is_not_seen(server, how):
+    charged = []
+
+    @tool
+    async def charge(number: int) -> int:
+        charged.append(number)
+        return number
+
+    url = f"{server.url}?schema=restart_{how.name.lower()}"
+    async with fail_after(120), Runtime.open(url, tools=[charge]) as runtime:
+        other = await PostgresStore.open(url)
+        session = runtime.session("s")
+        await session.run_batch([ToolCall(id="first", name="charge", arguments={"number": 0})])
+        await asyncio.to_thread(server.stop, how)
+        going = asyncio.ensure_future(
+            session.run_batch([ToolCall(id=str(n), name="charge", arguments={"number": n}) for n in range(1, 21)])
+        )
+        await asyncio.to_thread(server.start)
+        assert [outcome.value for outcome in await going] == list(range(1, 21))
+        assert sorted(charged) == list(range(21))
+        owner = runtime._parts.storage.store.owner
+        assert await other._writer.read(lambda connection: other.life.dead_among({owner}, connection)) == set()
+        await other.close()
+
+
+@pytest.mark.promise("ENG-01")
+async def test_a_commit_whose_answer_was_lost_is_not_repeated(server, monkeypatch):
+    store = await PostgresStore.open(f"{server.url}?schema=lost")
+    made = 0
+
+    def add(connection):
+        nonlocal made
+        made += 1
+        connection.execute("INSERT INTO firings (schedule, instant, at, what) VALUES ('s', ?, 0, 'x')", (made,))
+        return made
+
+    real = PostgresConnection.command
+    struck = False
+
+    def lose(self, statements):
+        nonlocal struck
+        real(self, statements)
+        if not struck and statements.endswith("COMMIT") and "commits" in statements:
+            struck = True
+            self.raw.close()
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(PostgresConnection, "command", lose)
+    async with fail_after(60):
+        assert await store._writer.do(add) == 1
+        rows = await store._writer.read(lambda connection: connection.execute("SELECT instant FROM firings").fetchall())
+        assert struck
+        assert rows == [(1.0,)]
+        await store.close()
+
+
+@pytest.mark.promise("ENG-01")
+async def test_a_server_that_stays_away_is_unavailable(server, monkeypatch):
+    store = await PostgresStore.open(f"{server.url}?schema=away")
+    monkeypatch.setattr(writers, "PATIENCE", 0.5)
+    await asyncio.to_thread(server.stop)
+    try:
+        async with fail_after(60):
+            with pytest.raises(StoreUnavailable, match="cannot be reached"):
+                await store.journal.begin([intent(call())])
+    finally:
+        await asyncio.to_thread(server.start)
+    assert await store.journal.begin([intent(call())]) == [None]
+    await store.close()
+
+
+@pytest.mark.promise("ENG-01", "EFF-12")
+async def test_an_owner_is_dead_when_neither_its_lock_nor_its_row_is_there(server, monkeypatch):
+    url = f"{server.url}?schema=alive"
+    monkeypatch.setattr("toolwright.stores.postgres.life.GRACE", 0.0)
+    first, second = await PostgresStore.open(url), await PostgresStore.open(url)
+
+    async def dead() -> set[str]:
+        return await second._writer.read(lambda connection: second.life.dead_among({first.owner}, connection))
+
+    assert await dead() == set()
+    await asyncio.to_thread(first.life.stop)
+    past = f"UPDATE alive.owners SET until = '-infinity' WHERE name = '{first.owner}'"
+    await asyncio.to_thread(server.execute, past)
+    assert await dead() == set()  # its lock is there
+    await asyncio.to_thread(first.life._connection.raw.close)
+    async with fail_after(20):
+        while await dead() != {first.owner}:
+            pass  # the server sees the end of a connection after a moment
+    await first.close()
+    await second.close()
