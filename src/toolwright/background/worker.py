@@ -36,6 +36,8 @@ LONGEST_LOOK = 30.0
 """Seconds between two looks for all there may be to do, where nobody tells of anything."""
 SHORTEST_PAUSE = 0.1
 """Seconds between two looks, where each finds that something should be done by now."""
+FAIR_WAIT = 1.0
+"""Seconds for which a worker leaves runs that are beyond its share to others that have room."""
 WATCH = 1.0
 """Seconds between two looks at a run that was brought here and that another worker has."""
 
@@ -121,6 +123,8 @@ class Worker:
         self._chores = chores
         self._next_chore = next_chore
         self._next_look = 0.0
+        self._left_since: float | None = None
+        """Since when there are runs that it did not claim."""
         self._told = True
         """True when somebody has told of something to do since the last look."""
         self._driver = driver
@@ -325,8 +329,15 @@ class Worker:
         free = self.capacity - len(self._held) - self._claiming
         tools = self._sessions.tool_names()
         if free <= 0 or not await self._store.work_waits(self.name, tools, LEASE):
+            self._left_since = None
             return
-        for claimed in await self._store.claim(self.name, tools, self._clock.now(), LEASE, free):
+        now = self._clock.monotonic()
+        if self._left_since is None:
+            self._left_since = now
+        fair = now - self._left_since < FAIR_WAIT
+        if not fair:
+            self._left_since = None
+        for claimed in await self._store.claim(self.name, tools, self._clock.now(), LEASE, free, fair=fair):
             await self._begin(claimed)
 
     async def _claim_one(self, run: BackgroundRun) -> ClaimedRun | None:

@@ -126,6 +126,23 @@ async def test_a_role_that_may_not_create_uses_a_store_that_is_there(postgres, u
 
 
 @pytest.mark.promise("ENG-01")
+async def test_owners_that_died_long_ago_are_forgotten(postgres, url):
+    schema = url.rpartition("=")[2]
+    store = await PostgresStore.open(url)
+    long_ago = "clock_timestamp() - interval '8 days'"
+    postgres.execute(
+        f"INSERT INTO {schema}.owners VALUES ('old', {long_ago}, 'x'), ('new', clock_timestamp(), 'x');"
+        f"INSERT INTO {schema}.commits VALUES ('old', 1), ('new', 1)"
+    )
+    again = await PostgresStore.open(url)
+    for table, column in (("owners", "name"), ("commits", "owner")):
+        names = {name for (name,) in postgres.execute(f"SELECT {column} FROM {schema}.{table}")}
+        assert names == {"new", store.owner, again.owner}
+    await store.close()
+    await again.close()
+
+
+@pytest.mark.promise("ENG-01")
 async def test_secrets_need_a_key_of_the_program(url):
     async with Runtime.open(url) as runtime:
         with pytest.raises(Exception, match="key"):

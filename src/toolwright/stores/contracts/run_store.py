@@ -172,6 +172,8 @@ class RunStore(Protocol):
         lease: float,
         most: int,
         only: Sequence[str] | None = None,
+        *,
+        fair: bool = False,
     ) -> builtins.list[Claimed]:
         """Claim queued runs for a worker that has these tools: first the runs of dead workers, then the oldest.
 
@@ -179,6 +181,9 @@ class RunStore(Protocol):
 
         Where more are queued than it may claim, sessions have fair shares: the run of a session that has fewer running
         goes first, so that a session with very many queued runs delays another by one of them, and not by all.
+
+        With `fair` it leaves other living workers that have room their share: of all runs that are queued or run, each
+        worker gets as many as fit its capacity. A worker that finds runs again which nobody took claims without it.
 
         Unfinished calls of the previous worker are released, and the new one may continue them. With disposition
         "rerun" they are deleted with their effects, unless the call has an outcome. The deadline is set once, at the

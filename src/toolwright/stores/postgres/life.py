@@ -30,6 +30,8 @@ EVERY = 1.6
 """Seconds between two renewals."""
 GRACE = 10.0
 """Seconds after the start of the server, or after this process found it again, in which nobody is taken for dead."""
+FORGOTTEN = 7
+"""Days after which the rows of an owner that did not close the store are removed."""
 _RENEW = (
     "INSERT INTO owners AS mine (name, until, program) VALUES ($1, clock_timestamp() + $2 * interval '1 second', $3)"
     " ON CONFLICT (name) DO UPDATE SET until = excluded.until"
@@ -130,6 +132,13 @@ class Life:
                 with contextlib.suppress(psycopg.Error):
                     self._connection.raw.close()
                 pause = 0.1
+
+
+def sweep(connection: PostgresConnection) -> None:
+    """Remove the rows of owners that were last seen long ago."""
+    old = f"until < clock_timestamp() - interval '{FORGOTTEN} days'"
+    connection.run(f"DELETE FROM commits WHERE owner IN (SELECT name FROM owners WHERE {old})")
+    connection.run(f"DELETE FROM owners WHERE {old}")
 
 
 def lease_time(connection: Connection) -> float:

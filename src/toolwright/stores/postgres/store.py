@@ -21,7 +21,7 @@ from toolwright.stores.postgres.address import Address
 from toolwright.stores.postgres.batches import PostgresBatches
 from toolwright.stores.postgres.connection import PostgresConnection
 from toolwright.stores.postgres.faults import cannot_connect, reason
-from toolwright.stores.postgres.life import LeaseTime, Life, lease_time
+from toolwright.stores.postgres.life import LeaseTime, Life, lease_time, sweep
 from toolwright.stores.postgres.schema import bring_up_to_date
 from toolwright.stores.postgres.writer import Sync, Writer
 from toolwright.stores.sql.calls.journal import SqlJournalStore
@@ -140,6 +140,7 @@ class PostgresStore:
                 # One program at a time: two that find no schema would both make it.
                 connection.run("SELECT pg_advisory_xact_lock($1)", (self.address.lock_key("schema"),))
                 bring_up_to_date(connection, self.address)
+                sweep(connection)
                 connection.execute("INSERT INTO commits (owner, number) VALUES (?, 0)", (self.owner,))
                 secret = bytes(one(connection, "SELECT value FROM meta WHERE name = 'secret'"))
                 return secret, fingerprints_of(connection)

@@ -76,10 +76,12 @@ class TimedRuns:
         until: float,
         most: int,
         only: Sequence[str] | None = None,
+        *,
+        fair: bool = False,
     ) -> list[Claimed]:
         """Claim at an instant."""
         CASE_CLOCK.at = now
-        return await self._runs.claim(worker, tools, now, until - now, most, only)
+        return await self._runs.claim(worker, tools, now, until - now, most, only, fair=fair)
 
     async def unclaimed(self, tools: Sequence[str], now: float, limit: int) -> list[BackgroundRun]:
         """Look for runs that could be claimed at an instant."""

@@ -88,6 +88,51 @@ async def what_is_left_over_is_taken_whoever_it_belongs_to(database: Database) -
     assert await claimed_by(stores, "w1", 103.0, 9) == []
 
 
+async def fairly_claimed(stores: TimedServices, worker: str, most: int = 64) -> int:
+    """How many runs a worker claims that leaves others their share."""
+    return len(await stores.runs.claim(worker, ["work"], 102.0, 132.0, most, fair=True))
+
+
+async def a_worker_leaves_others_with_room_their_share(database: Database) -> None:
+    stores, other = await open_services(database), await open_services(database)
+    await stores.runs.renew("w1", [], 100.0, 130.0, 64)
+    await other.runs.renew("w2", [], 100.0, 130.0, 64)
+    await queue(stores, "s1", 20, 101.0)
+    assert await fairly_claimed(stores, "w1") == 10
+    assert await fairly_claimed(stores, "w1") == 0
+    assert await fairly_claimed(other, "w2") == 10
+    await queue(stores, "s2", 3, 101.0)
+    assert await fairly_claimed(other, "w2") == 2
+    assert await fairly_claimed(stores, "w1") == 1
+
+
+async def shares_fit_the_capacities_of_workers(database: Database) -> None:
+    stores = await open_services(database)
+    await stores.runs.renew("w1", [], 100.0, 130.0, 30)
+    await stores.runs.renew("w2", [], 100.0, 130.0, 10)
+    await queue(stores, "s1", 20, 101.0)
+    assert await fairly_claimed(stores, "w2", 10) == 5
+    assert await fairly_claimed(stores, "w1", 30) == 15
+
+
+async def nothing_is_left_to_workers_that_are_full_or_gone(database: Database) -> None:
+    stores = await open_services(database)
+    await stores.runs.renew("w1", [], 100.0, 130.0, 64)
+    await stores.runs.renew("full", [], 100.0, 130.0, 2)
+    await stores.runs.renew("silent", [], 10.0, 40.0, 64)
+    await queue(stores, "s1", 22, 101.0)
+    assert len(await claim(stores, "full", 101.0, 2)) == 2
+    assert await fairly_claimed(stores, "w1") == 20
+
+
+async def a_worker_that_need_not_be_fair_takes_all_it_has_room_for(database: Database) -> None:
+    stores = await open_services(database)
+    for worker in ("w1", "w2"):
+        await stores.runs.renew(worker, [], 100.0, 130.0, 64)
+    await queue(stores, "s1", 20, 101.0)
+    assert len(await claim(stores, "w1", 102.0, 64)) == 20
+
+
 SHARES = cases(
     a_session_with_many_queued_runs_leaves_others_their_share,
     a_session_that_has_fewer_running_goes_first,
@@ -95,4 +140,8 @@ SHARES = cases(
     sessions_far_behind_a_flood_are_all_served,
     between_sessions_with_the_same_share_the_oldest_goes_first,
     what_is_left_over_is_taken_whoever_it_belongs_to,
+    a_worker_leaves_others_with_room_their_share,
+    shares_fit_the_capacities_of_workers,
+    nothing_is_left_to_workers_that_are_full_or_gone,
+    a_worker_that_need_not_be_fair_takes_all_it_has_room_for,
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import hashlib
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -134,6 +135,8 @@ class SqlRunStore:
         lease: float,
         most: int,
         only: Sequence[str] | None = None,
+        *,
+        fair: bool = False,
     ) -> builtins.list[Claimed]:
         known = json.dumps(list(tools))
         among = None if only is None else json.dumps(list(only))
@@ -152,7 +155,10 @@ class SqlRunStore:
                 rows = connection.execute(query, (among, known, most - len(runs))).fetchall()
                 runs += [to_run(row) for row in rows]
             elif len(runs) < most:
-                runs += self._shares.choose(connection, known, most - len(runs), at)
+                room = most - len(runs)
+                if fair:
+                    room = min(room, _share(connection, worker, known, room, now))
+                runs += self._shares.choose(connection, known, room, at)
             taken = [take_run(connection, run, worker, at, now + lease) for run in runs]
             shown = self._shown(connection, [claimed.run for claimed in taken])
             return [claimed._replace(run=run) for claimed, run in zip(taken, shown, strict=True)]
@@ -309,6 +315,25 @@ class SqlRunStore:
         for name in self._dead_workers(connection):
             connection.execute(f"UPDATE processes SET lease_until = 0 WHERE {LEASED} AND worker = ?", (name,))
             connection.execute("DELETE FROM workers WHERE name = ?", (name,))
+
+
+def _share(connection: Connection, worker: str, known: str, room: int, now: float) -> int:
+    """How many of the queued runs a worker may claim, so that others with room get theirs: of all that is queued or
+    runs, each has as many as fit its capacity."""
+    capacities: dict[str, int] = dict(
+        connection.execute("SELECT name, capacity FROM workers WHERE until >= ?", (now,)).fetchall()
+    )
+    query = f"SELECT worker, count(*) FROM processes WHERE {LEASED} AND worker IS NOT NULL GROUP BY worker"
+    running: dict[str, int] = dict(connection.execute(query).fetchall())
+    mine = running.get(worker, 0)
+    others = [name for name, most in capacities.items() if name != worker and running.get(name, 0) < most]
+    if not others:
+        return room
+    own = max(1, capacities.get(worker, mine + room))
+    every = own + sum(capacities[name] for name in others)
+    query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE state = 'queued' AND {_KNOWN} LIMIT ?) AS queued"
+    work: int = one(connection, query, (known, every)) + mine + sum(running.get(name, 0) for name in others)
+    return max(0, math.ceil(work * own / every) - mine)
 
 
 def _tree(connection: Connection, id: str) -> list[BackgroundRun]:

@@ -83,8 +83,16 @@ class SqlEventLog:
 
         if self._read_settled is None:
             return await self._changes.read(work)
-        newest = await self._changes.read(lambda connection: one(connection, _NEWEST))
-        return await (self._changes.read if number is not None and number >= newest else self._read_settled)(work)
+        newest, first = await self._changes.read(
+            lambda connection: (
+                one(connection, _NEWEST),
+                one(connection, "SELECT coalesce(min(number), 0) FROM events"),
+            )
+        )
+        if number is not None and number >= newest:
+            # Not read once more: of the events that come meanwhile, a later one may be visible first.
+            return EventPage([], newest, first)
+        return await self._read_settled(work)
 
     async def begin(self) -> None:
         """Write a log from now on; for a database in memory, which does not have one before."""
