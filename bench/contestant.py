@@ -13,6 +13,7 @@ from typing import Literal
 from bench.pairing import Subject
 from bench.workload import FUNCTIONS, TURN_ANSWER, TURN_CALLS, TURN_QUESTION, TURN_STEPS, requests, turn_requests
 from toolwright import Budget, Policy, Rule, Runtime, Tool, ToolCall, ToolOutcome, TurnOutcome, tool
+from toolwright.stores import Store
 from toolwright.tools.model import ModelRequest
 from toolwright.tools.tracing import Tracing
 
@@ -130,7 +131,7 @@ class Contestant:
 @contextlib.asynccontextmanager
 async def open_contestant(
     tools: Iterable[Tool] = TOOLS,
-    store: str | Path = ":memory:",
+    store: str | Path | Store = ":memory:",
     sync: Literal["full", "normal"] = "full",
     telemetry: Tracing | None = None,
 ) -> AsyncIterator[Contestant]:

@@ -23,11 +23,13 @@ from bench.sections import (
     replay,
     runs,
     scaling,
+    steps,
     telemetry,
     temporal,
     turn_peers,
     turns,
     waiting,
+    writers,
 )
 
 Section = Callable[[bool, Mapping[str, Report]], Report]
@@ -41,6 +43,8 @@ SECTIONS: dict[str, Section] = {
     "claims": claims.section,
     "durable": durable.section,
     "durable-peers": durable_peers.section,
+    "steps": steps.section,
+    "writers": writers.section,
     "postgres": postgres.section,
     "replay": replay.section,
     "recovery": recovery.section,

@@ -17,10 +17,7 @@ from bench.sections.durable import Variant, tools_of
 SIZES = (1, 100)
 LIMIT = {100: 2.0}
 """How many times the cost of a file a call may have, by the size of its batch."""
-VARIANTS = (
-    Variant("readonly", rerun=True, sync="full"),
-    Variant("not rerun", rerun=False, sync="full"),
-)
+VARIANTS = (Variant("readonly", "full"), Variant("default", "full"))
 
 
 def section(quick: bool, earlier: Mapping[str, Report]) -> Report:
@@ -53,7 +50,7 @@ async def measure(effort: Effort) -> dict[str, list[dict[str, Any]]]:
         for variant in VARIANTS:
             pairings = found.setdefault(variant.name, [])
             for size in SIZES:
-                url = f"{server.url}?schema=bench_{size}_{variant.name.replace(' ', '_')}"
+                url = f"{server.url}?schema=bench_{size}_{variant.kind}"
                 with new_file() as file:
                     tools = tools_of(variant)
                     async with (

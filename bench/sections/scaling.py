@@ -12,7 +12,7 @@ from bench.probe import ProbeError, effort_of, emit, probe_parser, run_probe
 from bench.report import Line, Report, Target
 from bench.workload import bare_gather
 
-LIMIT_RATIO = 1.3
+LIMIT_RATIO = 1.2
 LIMIT_KIB = 4
 SMALL_BATCH = 100
 LARGE_BATCH = 10_000

@@ -18,7 +18,7 @@ from bench.report import Line, Report, Target
 
 MANY, FEW = 100_000, 100
 RESOLVED = 50
-LIMIT_KIB = 2
+LIMIT_KIB = 1.5
 LIMIT_RATIO = 1.5
 
 

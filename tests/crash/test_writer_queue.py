@@ -10,8 +10,9 @@ import pytest
 from tests.crash.slow_disk import measure
 from tests.support import fail_after
 from toolwright import Runtime, ToolCall, tool
+from toolwright.cli import doctor
 from toolwright.errors import StoreError
-from toolwright.stores.sqlite.admin.maintenance import prune
+from toolwright.stores.sqlite.admin.maintenance import prune, stats
 from toolwright.stores.sqlite.core import side_connection, writer
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer_queue import WriterQueue
@@ -43,7 +44,7 @@ async def test_the_log_stays_short_while_two_programs_write_all_the_time(tmp_pat
 
 
 @pytest.mark.promise("EFF-12")
-async def test_the_log_becomes_short_again_after_a_reader_has_kept_it_long(tmp_path: Path, monkeypatch):
+async def test_the_log_becomes_short_again_after_a_reader_has_kept_it_long(tmp_path: Path, monkeypatch, caplog):
     monkeypatch.setattr(writer, "CHECKPOINT", 10)
     monkeypatch.setattr(writer, "LARGEST_LOG", 40)
     monkeypatch.setattr(writer, "LOG_BYTES", 20 * PAGE)
@@ -56,12 +57,65 @@ async def test_the_log_becomes_short_again_after_a_reader_has_kept_it_long(tmp_p
         for number in range(200):
             await session.kv.set(f"k{number}", "x" * 1_000)
         long = log.stat().st_size
+        shown = (await stats(file)).log_bytes
+        monkeypatch.setattr(doctor, "LONGEST_LOG", 100 * PAGE)
+        advice = [finding.said for finding in await doctor.examine(str(file), None) if "log beside" in finding.said]
         reader.close()
         for number in range(80):
             await session.kv.set(f"k{number}", "y" * 1_000)
 
         assert long > 200 * PAGE
         assert log.stat().st_size < 60 * PAGE
+    assert shown == long
+    assert len(advice) == 1
+    lines = [line for line in caplog.records if getattr(line, "action", "") == "store.log_grows"]
+    assert len(lines) == 1, "It is told once, and not with each commit."
+    assert str(file) in lines[0].getMessage()
+
+
+@pytest.mark.promise("EFF-12")
+async def test_a_program_that_writes_at_once_again_stays_first_until_others_have_waited_for_long_enough(
+    tmp_path: Path, monkeypatch
+):
+    monkeypatch.setattr(writer, "PAUSE", 60.0)
+    monkeypatch.setattr(writer, "STAY", 60.0)
+    file = tmp_path / "agent.db"
+    async with fail_after(20), Runtime.open(file) as runtime:
+        session = runtime.session("s")
+        with StorePlace(file) as place:
+            other = WriterQueue(place)
+            assert other.take(5)  # It takes part from now on.
+            other.give_back()
+            for number in range(20):
+                await session.kv.set(f"k{number}", number)
+            drawn = int.from_bytes(file.with_name("agent.db-turns").read_bytes()[:8], "little")
+            assert drawn <= 4, "It drew a number for each transaction."
+            assert not other.take(0.01)
+            await session.kv.set("more", 1)
+            assert not other.take(0.01)
+            monkeypatch.setattr(writer, "STAY", 0.0)
+            await session.kv.set("last", 1)
+            assert await asyncio.to_thread(other.take, 10)
+            other.give_back()
+            other.close(last=False)
+
+
+@pytest.mark.promise("EFF-12")
+async def test_a_program_that_has_nothing_more_to_write_leaves_the_queue(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(writer, "PAUSE", 0.3)
+    monkeypatch.setattr(writer, "STAY", 60.0)
+    file = tmp_path / "agent.db"
+    async with fail_after(20), Runtime.open(file) as runtime:
+        session = runtime.session("s")
+        with StorePlace(file) as place:
+            other = WriterQueue(place)
+            assert other.take(5)
+            other.give_back()
+            for number in range(5):
+                await session.kv.set(f"k{number}", number)
+            assert await asyncio.to_thread(other.take, 10)
+            other.give_back()
+            other.close(last=False)
 
 
 @pytest.mark.promise("EFF-12")

@@ -35,6 +35,17 @@ def test_without_telemetry_nothing_of_it_is_imported():
     assert done.stdout.strip() == "[]"
 
 
+def test_telemetry_without_the_sdk_imports_only_the_api():
+    program = PROGRAM.replace("App(tools=[echo])", "App(tools=[echo], telemetry=Telemetry())").replace(
+        "import asyncio, sys", "import asyncio, sys; from toolwright.telemetry import Telemetry"
+    )
+    program += "print([name for name in found if name.startswith('opentelemetry.sdk') or 'sdk_internals' in name])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    found, of_sdk = done.stdout.strip().splitlines()
+    assert "'opentelemetry.trace'" in found
+    assert of_sdk == "[]"
+
+
 @pytest.mark.parametrize("given", [1, "Telemetry", object()])
 def test_a_wrong_value_is_refused_when_the_app_is_made(given):
     with pytest.raises(ToolwrightError, match=r"telemetry=.* is not usable; use Telemetry\(\.\.\.\)"):

@@ -204,6 +204,7 @@ class Batch:
             open_record(record)
         if recorder.channel.pushes:
             recorder.batch_started(id, scope, self._names, self.started_by)
+        self._names = []  # Nobody needs them any more, and the batch may wait for long with very many calls.
         if self.parent is not None:
             self.parent.nested = (*self.parent.nested, self)
         self._launch = launch = Launch(self, calls, self._prepares, was_left)

@@ -36,6 +36,8 @@ FUTURE = 60.0
 """Seconds by which records may be newer than the clock."""
 LEAST_SPACE = 100 * 1024 * 1024
 """Bytes that should be free on the disk of the store."""
+LONGEST_LOG = 64 * 1024 * 1024
+"""Bytes that the log beside a store should not have: writers shorten it long before, unless a reader prevents it."""
 LIBRARIES = ("apsw", "msgspec", "pydantic", "mcp", "openai", "anthropic", "starlette", "opentelemetry-api")
 
 
@@ -198,6 +200,10 @@ async def _work(inspector: StoreInspector) -> list[Finding]:
     if queued and not await inspector.workers():
         said = f"{queued} background runs wait, and no worker is alive"
         found.append(Finding("store", "advice", said, "start one: toolwright worker"))
+    if counted.log_bytes > LONGEST_LOG:
+        said = f"The log beside the store has {counted.log_bytes / 1024**2:.0f} MiB: a program reads an old state of it"
+        remedy = "end what has been reading for long, such as an export or a database shell; the log is then shortened"
+        found.append(Finding("store", "advice", said, remedy))
     newest = await inspector.batches(limit=1)
     if newest and newest[0].last_at > now + FUTURE:
         said = f"The store has records of {_shown(newest[0].last_at)}, and it is {_shown(now)}"

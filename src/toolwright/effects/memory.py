@@ -276,6 +276,12 @@ class MemoryStore:
         self._wrote()
         return True
 
+    async def keep_all(self, effects: Sequence[tuple[CallKey, Kept]]) -> None:
+        if not all(self._mine(key) is not None for key, _ in effects):
+            raise StoreError(NOT_ALL)
+        for key, kept in effects:
+            await self.keep(key, kept)
+
     # --- waits
 
     async def open_wait(self, wait: Wait) -> Wait | None:

@@ -10,6 +10,7 @@ from toolwright import jsonx
 from toolwright.clock import Clock
 from toolwright.effects.controller import AskPerson, CallEffects, EffectFailed, Opened, StepPolicy
 from toolwright.effects.effect import Effect, require_same_input
+from toolwright.effects.effect_writer import EffectWriter
 from toolwright.effects.store_news import StoreNews
 from toolwright.effects.wait_keys import KeyRing, failure_of
 from toolwright.effects.waiting_room import WaitingRoom
@@ -27,6 +28,8 @@ class JournaledController:
         self.journal = journal
         self.waits = waits
         self.clock = clock
+        # Where no other process can reach the store, there are no commits to share.
+        self.keep = journal.keep if news is None else EffectWriter(journal).keep
         self.room = room = WaitingRoom(waits, clock, news)
         self.wait, self.watch, self.resolve, self.end_wait = room.wait, room.watch, room.resolve, room.end_wait
         self.signal, self.close = room.signal, room.close
@@ -63,7 +66,8 @@ class JournaledEffects:
 
     async def run(self, effect: Effect, function: Callable[[], Awaitable[bytes]], on_crash: StepPolicy) -> bytes:
         self._take(effect)
-        kept = (await self._read()).get(effect.label)
+        past = self._past
+        kept = (await self._read() if past is None else past).get(effect.label)
         if kept is not None:
             require_same_input(effect, kept)
             if kept.done:
@@ -99,11 +103,12 @@ class JournaledEffects:
     ) -> Kept:
         controller = self._controller
         kept = Kept(effect.label, effect.input, controller.clock.now(), done, payload, failure)
-        if not await controller.journal.keep(self._call, kept):
+        if not await controller.keep(self._call, kept):
             raise StoreError(
                 f"The call {self._call.call_id!r} is not owned by this process any more, and cannot be recorded"
             )
-        (await self._read())[effect.label] = kept
+        past = self._past
+        (await self._read() if past is None else past)[effect.label] = kept
         return kept
 
     async def _read(self) -> dict[str, Kept]:

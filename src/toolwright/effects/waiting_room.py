@@ -71,8 +71,8 @@ class Watcher:
             self.alarm = None
         self._room.forget(self)
 
-    def expire(self) -> None:
-        """The deadline of the wait has come."""
+    def __call__(self) -> None:
+        """The deadline of the wait has come. It is its own alarm bell: a bound method for each would take memory."""
         self._room.expire(self)
 
 
@@ -141,7 +141,7 @@ class WaitingRoom:
             each.leave()
             self._watchers[each.key] = watcher = Watcher(self, each.key, then)
             if alarm is not None:
-                watcher.alarm, alarm.ring = alarm, watcher.expire
+                watcher.alarm, alarm.ring = alarm, watcher
             taken.append(watcher)
         self._keep_looking()
         return taken
@@ -171,7 +171,7 @@ class WaitingRoom:
             watcher.tell(standing.resolution)
         elif not watcher.left:
             if standing.deadline is not None:
-                watcher.alarm = self.alarms.set(standing.deadline, watcher.expire)
+                watcher.alarm = self.alarms.set(standing.deadline, watcher)
             self._keep_looking()
             opened(standing.deadline)
 
@@ -381,13 +381,17 @@ def refusal(key: WaitKey, refused: Refused) -> KeyRefused:
 
 
 class Alarm:
-    """One instant, in seconds since the epoch."""
+    """One instant, in seconds since the epoch. Those of one instant ring in the order in which they were set."""
 
-    __slots__ = ("instant", "ring")
+    __slots__ = ("instant", "number", "ring")
 
-    def __init__(self, instant: float, ring: Callable[[], None]) -> None:
+    def __init__(self, instant: float, number: int, ring: Callable[[], None]) -> None:
         self.instant = instant
+        self.number = number
         self.ring: Callable[[], None] | None = ring
+
+    def __lt__(self, other: Alarm) -> bool:
+        return (self.instant, self.number) < (other.instant, other.number)
 
     def cancel(self) -> None:
         """It never rings."""
@@ -399,15 +403,15 @@ class Alarms:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._heap: list[tuple[float, int, Alarm]] = []
+        self._heap: list[Alarm] = []
         self._number = count().__next__
         self._timer: Timer | None = None
         self._due = float("inf")
 
     def set(self, instant: float, ring: Callable[[], None]) -> Alarm:
         """Call `ring` at an instant, or soon if that is past."""
-        alarm = Alarm(instant, ring)
-        heapq.heappush(self._heap, (instant, self._number(), alarm))
+        alarm = Alarm(instant, self._number(), ring)
+        heapq.heappush(self._heap, alarm)
         self._arm()
         return alarm
 
@@ -417,12 +421,12 @@ class Alarms:
         self._stop()
 
     def _arm(self) -> None:
-        while self._heap and self._heap[0][2].ring is None:
+        while self._heap and self._heap[0].ring is None:
             heapq.heappop(self._heap)
         if not self._heap:
             self._stop()
             return
-        first = self._heap[0][0]
+        first = self._heap[0].instant
         if self._timer is None or first < self._due:
             self._stop()
             self._due = first
@@ -437,8 +441,8 @@ class Alarms:
     def _wake(self) -> None:
         self._timer = None
         now = self._clock.now()
-        while self._heap and self._heap[0][0] <= now + TOLERANCE:
-            ring = heapq.heappop(self._heap)[2].ring
+        while self._heap and self._heap[0].instant <= now + TOLERANCE:
+            ring = heapq.heappop(self._heap).ring
             if ring is not None:
                 ring()
         self._arm()

@@ -85,8 +85,11 @@ JOURNAL_VERBS = {
     "forget": "the intent is taken back",
     "release": "the call is released",
     "keep": "an effect is written",
+    "keep_all": "an effect is written",
 }
 """The verbs of a journal, in the words of the points around them."""
+TOGETHER = ("start_all", "finish_all", "keep_all")
+"""Those that write about several calls, of which each passes the points."""
 
 WAIT_VERBS = {
     "open_wait": "a wait begins",
@@ -138,7 +141,7 @@ class Crashing:
             return found
 
         async def use(*given: Any, **options: object) -> object:
-            times = len(given[0]) if name in ("start_all", "finish_all") else 1  # each of its calls passes the points
+            times = len(given[0]) if name in TOGETHER else 1
             for _ in range(times):
                 crash_point(f"before {what}")
             answer = await found(*given, **options)

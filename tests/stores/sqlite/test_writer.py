@@ -6,9 +6,10 @@ import threading
 import pytest
 
 from tests.support import fail_after
-from toolwright import Runtime, ToolCall, tool
+from toolwright import Runtime, ToolCall, ToolContext, tool
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.journal import CallKey, Intent
+from toolwright.stores.sql import job_thread
 from toolwright.stores.sqlite.core.writer import Writer
 from toolwright.stores.sqlite.store import SqliteStore
 
@@ -34,6 +35,40 @@ async def test_a_batch_costs_few_commits(file, open_runtime, name, count, most):
     before = store.commits
     await runtime.session("s").run_batch([{"name": name, "arguments": {"n": n}} for n in range(count)])
 
+    assert store.commits - before <= most
+
+
+@pytest.mark.promise("EFF-04", "EFF-06")
+@pytest.mark.parametrize(
+    ("options", "on_crash", "most"),
+    [
+        # 13 waves of 8 calls, and the intents. The outcomes of a wave are written with the next results of steps.
+        ({"readonly": True}, None, 15),
+        # A step that may not be repeated is marked before it runs.
+        ({"readonly": True}, "fail", 1 + 2 * 13 + 1),
+        # So is a call: its start is written with the outcomes of the wave before.
+        ({"parallel": True}, None, 1 + 3 * 13),
+        # Where only the call may not be repeated, its step needs no mark.
+        ({"parallel": True}, "rerun", 1 + 2 * 13),
+    ],
+)
+async def test_steps_of_parallel_calls_share_commits(file, open_runtime, monkeypatch, options, on_crash, most):
+    # A machine that stands still for so long would split a commit.
+    monkeypatch.setattr(job_thread, "LONGEST_BURST", 60.0)
+
+    async def charge(n: int) -> int:
+        return n
+
+    @tool(**options)
+    async def pay(ctx: ToolContext, n: int) -> int:
+        return await ctx.step("charge", charge, n, on_crash=on_crash)
+
+    store = SqliteStore(file)
+    runtime = await open_runtime(store, pay)
+    before = store.commits
+    outcomes = await runtime.session("s").run_batch([{"name": "pay", "arguments": {"n": n}} for n in range(100)])
+
+    assert [outcome.value for outcome in outcomes] == list(range(100))
     assert store.commits - before <= most
 
 

@@ -88,7 +88,7 @@ async def _keep(call: ActiveCall, suspension: Suspension, provider: str, *, wait
         done=not waits,
         payload=jsonx.encode(suspension.connecting[provider]),
     )
-    if not await call.env.effects.journal.keep(suspension.key, kept):
+    if not await call.env.effects.keep(suspension.key, kept):
         raise StoreError(f"The call {call.call_id!r} is not owned by this process any more, and cannot be recorded")
 
 

@@ -77,19 +77,21 @@ async def step(
     given = _input(name, inputs, call.owner.policy.max_output_bytes)
     redactor = call.env.redactor
     shown = given if redactor is None else await off_loop(len(given), redactor.json, given)
-    effect = Effect(enter(call).key, "step", name, shown, given)
+    effect = Effect(identity(call), "step", name, shown, given)
 
     async def do() -> bytes:
         return await _done(call, name, function, inputs)
 
     policy = _policy(call, name, inputs, on_crash, do)
-    async with recording(call):
-        try:
-            return await _decoded(unsealed(call.env, name, await effects.run(effect, do, policy)))
-        except EffectFailed as failed:
-            if isinstance(failed.__cause__, MachineError):
-                raise failed.__cause__ from None
-            raise tool_error(failed.failure) from failed.__cause__
+    try:
+        payload = unsealed(call.env, name, await effects.run(effect, do, policy))
+        return jsonx.decode(payload) if len(payload) <= PIECE else await _decoded(payload)
+    except EffectFailed as failed:
+        if isinstance(failed.__cause__, MachineError):
+            raise _unrecorded(call, failed.__cause__) from failed.__cause__
+        raise tool_error(failed.failure) from failed.__cause__
+    except (StoreError, MachineError) as fault:
+        raise _unrecorded(call, fault) from fault
 
 
 async def _done(call: ActiveCall, name: str, function: Callable[..., Any], inputs: tuple[Any, ...]) -> bytes:
@@ -274,8 +276,12 @@ async def recording(call: ActiveCall) -> AsyncIterator[None]:
     try:
         yield
     except (StoreError, MachineError) as fault:
-        lose(call, fault)
-        raise Unrecorded from fault
+        raise _unrecorded(call, fault) from fault
+
+
+def _unrecorded(call: ActiveCall, fault: Exception) -> Unrecorded:
+    lose(call, fault)
+    return Unrecorded()
 
 
 @contextlib.asynccontextmanager

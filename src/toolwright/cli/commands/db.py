@@ -128,7 +128,7 @@ def _stats_table(store: str, found: Stats) -> Table:
     turns = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in sorted(found.turns.items()))
     rows = {
         "store": store,
-        "size": f"{found.file_bytes:,} bytes, {found.free_bytes:,} of them free",
+        "size": f"{found.file_bytes:,} bytes, {found.free_bytes:,} of them free, {found.log_bytes:,} in its log",
         "sessions": str(found.sessions),
         "calls": calls or "none",
         "background runs": runs or "none",

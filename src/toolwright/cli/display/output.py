@@ -109,9 +109,9 @@ def instant(seconds: float | None) -> str | None:
         return f"{seconds:g}"
 
 
-def print_json_line(value: object) -> None:
+def print_json_line(value: object, *, err: bool = False) -> None:
     """Print a value as one line of JSON."""
-    typer.echo(safe_json(value))
+    typer.echo(safe_json(value), err=err)
 
 
 def safe_json(value: object) -> bytes:

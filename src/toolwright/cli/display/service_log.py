@@ -14,10 +14,8 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import Final
 
-import typer
-
 from toolwright.app import App
-from toolwright.cli.display.output import echo, instant, safe_json, set_up_log
+from toolwright.cli.display.output import echo, instant, print_json_line, set_up_log
 from toolwright.cli.display.time_format import moment
 from toolwright.cli.exits import errors_told_by
 from toolwright.log_fields import FIELDS, log_fields
@@ -113,7 +111,7 @@ class JsonHandler(logging.Handler):
         """Write a line. One that cannot be written is told as by every handler of Python, and raises nothing."""
         try:
             _SECRETS.filter(record)
-            typer.echo(safe_json(line_of(record)), err=True)
+            print_json_line(line_of(record), err=True)
         except Exception:  # an argument of the line may do anything when it is made text
             self.handleError(record)
 

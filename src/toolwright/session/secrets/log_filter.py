@@ -27,6 +27,7 @@ ROOMS = (
     "runtime",
     "schedules",
     "session",
+    "stores",
     "telemetry",
     "tools",
     "turns",

@@ -41,6 +41,8 @@ class Stats(Struct, frozen=True):
     """How many background runs there are, by status."""
     turns: dict[str, int] = {}
     """How many turns there are, by state; "cut off" where the program that worked on them is gone."""
+    log_bytes: int = 0
+    """The part of `file_bytes` that is the log beside the file. It grows while a program reads an old state of it."""
 
     def to_json(self) -> dict[str, Any]:
         """The counts as plain data."""

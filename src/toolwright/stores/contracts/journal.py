@@ -127,8 +127,8 @@ class JournalStore(Protocol):
     A fault of the store (a full disk, a lost lock) is raised as `StoreError` and is never an outcome. After
     `StoreUnavailable` it is not known whether the store wrote, and the owner may repeat every verb with the same
     values. Repeated, `begin` finds the calls as this owner's own, unfinished and not `cut_off`. The other verbs write
-    nothing new, and give the answer that was lost: `keep`, `start`, `start_all`, `finish`, `finish_all`, `forget`,
-    `release` and `reopen`.
+    nothing new, and give the answer that was lost: `keep`, `keep_all`, `start`, `start_all`, `finish`, `finish_all`,
+    `forget`, `release` and `reopen`.
 
     Text (sessions, scopes, ids, names, labels) may have any character, U+0000 included, and comes back as it was.
     """
@@ -220,4 +220,12 @@ class JournalStore(Protocol):
 
     def keep(self, key: CallKey, kept: Kept) -> Awaitable[bool]:
         """Write the state of an effect, replacing an earlier one. False when the call is not this process's."""
+        ...
+
+    def keep_all(self, effects: Sequence[tuple[CallKey, Kept]]) -> Awaitable[None]:
+        """Write the states of effects as `keep` does, all or none. Of two with one call and label, the later stands.
+
+        Raises:
+            StoreError: one could not be written, or its call is not this process's; `keep` says which.
+        """
         ...

@@ -96,7 +96,8 @@ class JobThread:
             self._jobs.append(job)
             if loop not in self._ringing:
                 self._ringing.add(loop)
-                loop.call_soon(self._ring, loop, len(self._jobs), loop.time() + LONGEST_BURST)
+                # Not in the next tick: what others collect in this one, they request in the next.
+                loop.call_soon(self._ring, loop, 0, loop.time() + LONGEST_BURST)
         return job.future
 
     def unusable(self) -> StoreError | None:

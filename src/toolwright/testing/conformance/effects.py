@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from toolwright.errors import StoreError
 from toolwright.stores.contracts.journal import Kept
 from toolwright.testing.conformance.cases import Database, call, cases, intent, success
+from toolwright.testing.conformance.controllers import raised
 from toolwright.tools.outcome import Failure
 
 BEGAN = Kept("step:pay", b'{"sum":5}', 101.5)
@@ -64,10 +68,34 @@ async def only_the_owner_of_a_call_writes_its_effects(database: Database) -> Non
     assert await owner.journal.effects(call()) == []
 
 
+async def effects_are_written_together_or_not_at_all(database: Database) -> None:
+    owner, heir = await database.open(), await database.open()
+    keys = [call(f"c{number}") for number in range(10)]
+    # So many calls that may simply run again: a store may hold their intents in another form than rows of their own.
+    await owner.journal.begin([replace(intent(key, position=n), rerun=True) for n, key in enumerate(keys)])
+    await owner.journal.keep_all([(keys[0], BEGAN), (keys[1], FAILED), (keys[0], DONE)])
+    await owner.journal.keep_all([])
+    await owner.journal.finish(keys[2], success(keys[2]), 101.0, 102.0)
+    for late in (keys[2], call("unknown")):
+        await raised(StoreError, owner.journal.keep_all([(keys[3], BEGAN), (late, BEGAN)]))
+    await raised(StoreError, heir.journal.keep_all([(keys[4], BEGAN)]))
+    found = [await owner.journal.effects(key) for key in keys[:5]]
+    assert found == [[DONE], [FAILED], [], [], []]
+    await database.kill(owner)
+    entries = await heir.journal.begin([replace(intent(key, position=n), rerun=True) for n, key in enumerate(keys)])
+    assert [entry is not None and entry.cut_off for entry in entries] == [n != 2 for n in range(10)]
+    assert await heir.journal.effects(keys[0]) == [DONE]
+    await raised(StoreError, owner.journal.keep_all([(keys[5], BEGAN)]))
+    await heir.journal.keep_all([(keys[5], BEGAN), (keys[1], DONE)])
+    found = [await heir.journal.effects(key) for key in (keys[1], keys[5])]
+    assert [sorted(each, key=lambda kept: kept.label) for each in found] == [[FAILED, DONE], [BEGAN]]
+
+
 EFFECTS = cases(
     an_effect_is_read_as_it_was_written,
     an_effect_that_is_written_again_replaces_the_earlier_one,
     one_label_in_two_calls_makes_two_effects,
     effects_outlive_their_owner_and_their_call,
     only_the_owner_of_a_call_writes_its_effects,
+    effects_are_written_together_or_not_at_all,
 )

@@ -36,6 +36,7 @@ _OFTEN = {
     "open_wait": 6,
     "resolve": 6,
     "keep": 4,
+    "keep_all": 3,
     "effects": 2,
     "finish_all": 2,
 }
@@ -132,15 +133,18 @@ class _Play:
             outcome = replace(outcome, status="connection_required", provider="airline")
         await self._same(f"finish {key}", lambda store: store.journal.finish(key, outcome, now, now), self._writer(key))
 
-    async def _finish_all(self) -> None:
+    def _some_calls(self) -> tuple[_Owner | None, list[CallKey]]:
+        """Up to three calls, and mostly an owner of all of them: else one is nearly always somebody else's."""
         calls = self._model.rows.calls
         fresh = list(_CALLS)
-        # Else one of them is nearly always somebody else's, and none is written.
         owner = self._random.choice(self._owners) if self._random.random() < 0.7 else None
         if owner is not None:
             name = owner.both[1].journal.owner
             fresh = [key for key in fresh if key in calls and not calls[key].over and calls[key].owner == name]
-        keys = self._random.sample(fresh, min(len(fresh), self._random.randint(1, 3)))
+        return owner, self._random.sample(fresh, min(len(fresh), self._random.randint(1, 3)))
+
+    async def _finish_all(self) -> None:
+        owner, keys = self._some_calls()
         ended = [
             Ended(key, success(key, b"%d" % self._random.randrange(100)), self._now, self._now, waited=True)
             for key in keys
@@ -175,6 +179,19 @@ class _Play:
         key, done = self._key(), self._random.random() < 0.5
         kept = Kept(f"step:{self._random.choice('xyz')}", b"1", self._now, done, b"2" if done else b"null")
         await self._same(f"keep {key} {kept}", lambda store: store.journal.keep(key, kept), self._writer(key))
+
+    async def _keep_all(self) -> None:
+        owner, keys = self._some_calls()
+        kept = [(key, Kept(f"step:{self._random.choice('xyz')}", b"1", self._now, True, b"3")) for key in keys]
+
+        async def ask(store: Store) -> bool:
+            try:
+                await store.journal.keep_all(kept)
+            except StoreError:
+                return False
+            return True
+
+        await self._same(f"keep all {kept}", ask, owner or (self._writer(keys[0]) if keys else None))
 
     async def _effects(self) -> None:
         key = self._key()

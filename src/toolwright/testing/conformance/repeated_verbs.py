@@ -65,6 +65,8 @@ async def a_start_and_an_effect_that_are_written_again_are_there_once(database: 
     await journal.start_all([(call(), 101.0)])
     await unanswered(journal.keep(call(), kept))
     assert await journal.keep(call(), kept)
+    await unanswered(journal.keep_all([(call(), kept)]))
+    await journal.keep_all([(call(), kept)])
     assert await journal.effects(call()) == [kept]
 
 

@@ -461,8 +461,7 @@ class SqlJournalStore:
         return self._writer.read(work)
 
     def keep(self, key: CallKey, kept: Kept) -> Awaitable[bool]:
-        failure = None if kept.failure is None else packed(kept.failure)
-        values = (*key, kept.label, kept.input, kept.at, kept.done, kept.payload, failure)
+        values = _effect_row(key, kept)
 
         def work(connection: Connection) -> bool:
             if not is_mine(connection, self.owner, key):
@@ -471,6 +470,20 @@ class SqlJournalStore:
             return True
 
         return self._writer.do(work, shared=True)
+
+    def keep_all(self, effects: Sequence[tuple[CallKey, Kept]]) -> Awaitable[None]:
+        rows = [_effect_row(key, kept) for key, kept in effects]
+        bundles = self._bundles.of(key for key, _ in effects)
+
+        def work(connection: Connection) -> None:
+            # A bundle that is there has unfinished calls of this owner, whose effects need no rows of their calls.
+            there = {bundle for bundle in set(bundles) if bundle is not None and bundle.is_there(connection)}
+            others = [key for (key, _), bundle in zip(effects, bundles, strict=True) if bundle not in there]
+            if not all(is_mine(connection, self.owner, key) for key in others):
+                raise StoreError(NOT_ALL)
+            connection.executemany(_KEEP, rows)
+
+        return self._writer.do(work)
 
 
 # --- intents, and the bundles that hold many of them
@@ -506,6 +519,10 @@ class Bundles:
                         del self._of[key]
 
         job.add_done_callback(done)
+
+    def of(self, keys: Iterable[CallKey]) -> list[Bundle | None]:
+        """The bundle that each of these calls is in, as far as is known here."""
+        return [None if (bundled := self._of.get(key)) is None else bundled[1] for key in keys]
 
     def take(self, keys: Iterable[CallKey]) -> list[Bundled | None]:
         """Let calls go that somebody is about to write about; the intent of each that was here, with its bundle."""
@@ -625,6 +642,11 @@ class EffectRow(NamedTuple):
     done: int
     payload: bytes
     failure: bytes | None
+
+
+def _effect_row(key: CallKey, kept: Kept) -> Row:
+    failure = None if kept.failure is None else packed(kept.failure)
+    return (*key, kept.label, kept.input, kept.at, kept.done, kept.payload, failure)
 
 
 def _kept(row: EffectRow) -> Kept:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import apsw
+from msgspec.structs import replace
 
 from toolwright.stores.contracts.inspection import Pruned, Stats
 from toolwright.stores.sql.admin.maintenance import (
@@ -34,7 +35,8 @@ async def stats(path: str | Path) -> Stats:
     def work(connection: SqliteConnection, place: StorePlace) -> Stats:
         connection.execute("BEGIN")  # one moment for all counts
         free = one(connection, "PRAGMA freelist_count") * one(connection, "PRAGMA page_size")
-        return count_records(connection, FileLiveness(place), file_bytes=_size(place.path), free_bytes=free)
+        counted = count_records(connection, FileLiveness(place), file_bytes=_size(place.path), free_bytes=free)
+        return replace(counted, log_bytes=_log_size(place.path))
 
     return await visit_place(path, work)
 
@@ -120,9 +122,13 @@ async def prune(
 
 
 def _size(path: Path) -> int:
+    return path.resolve().stat().st_size + _log_size(path)
+
+
+def _log_size(path: Path) -> int:
     path = path.resolve()  # The log lies beside the file, and not beside a symbolic link to it.
     beside = path.with_name(f"{path.name}-wal")
-    return path.stat().st_size + (beside.stat().st_size if beside.exists() else 0)
+    return beside.stat().st_size if beside.exists() else 0
 
 
 async def version(path: str | Path) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ import apsw
 
 from toolwright.crash_seams import CommitSeam
 from toolwright.errors import StoreError, ToolwrightError
+from toolwright.log_fields import log_fields
 from toolwright.private_files import make_if_missing, tighten
 from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.sql.job_thread import Job, JobThread, deliver
@@ -24,6 +26,8 @@ from toolwright.stores.sqlite.core.faults import reason, store_error
 from toolwright.stores.sqlite.core.news import News
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer_queue import WriterQueue
+
+log = logging.getLogger("toolwright.stores")
 
 T = TypeVar("T")
 Sync = Literal["full", "normal"]
@@ -34,6 +38,10 @@ PATIENCE = 30.0
 STALL = 1.0
 """Seconds in the queue after which this program tries to write out of order: a program in front of it may be
 stopped."""
+STAY = 0.01
+"""Seconds that a program which writes one transaction after the other stays first in the queue, while others wait."""
+PAUSE = 0.005
+"""The longest time between two such transactions: a program that has nothing to write for so long leaves the queue."""
 CHECKPOINT = 1_000
 """Pages in the log after which they are moved into the file."""
 LARGEST_LOG = 8_000
@@ -62,7 +70,10 @@ class Writer:
         self._place = place
         self._writer_queue = writer_queue
         self._stall = STALL
+        self._first_since: float | None = None
+        self._asked_at = self._written_at = 0.0
         self._log_pages = 0
+        self._warned = False
         self._checkpoint_at = CHECKPOINT
         self.commits = 0
         self._sync = sync
@@ -70,7 +81,7 @@ class Writer:
         self._connection = self._open(prepare, sync, vfs)
         commit = self._commit if seam is None else seam.around(self._commit)
         self._news = News(place, self._connection, lambda: self.commits)
-        self._jobs = JobThread(str(path), commit, self._connection.close, self._news)
+        self._jobs = JobThread(str(path), commit, self._connection.close, _Between(self, self._news))
 
     def do(
         self, work: Callable[[SqliteConnection], T], *, synced: bool = True, shared: bool = False
@@ -171,7 +182,7 @@ class Writer:
             connection.execute("BEGIN IMMEDIATE")
             return False
         began = time.monotonic()
-        while not self._writer_queue.take(self._stall):
+        while self._first_since is None and not self._writer_queue.take(self._stall):
             if not self._writer_queue.has_moved() and _begin_now(connection):
                 self._stall = STALL / 20  # Nor will the queue move soon.
                 return False
@@ -182,6 +193,8 @@ class Writer:
                     "writers; let fewer programs write to it, or put it on a faster disk"
                 )
         self._stall = STALL
+        if self._first_since is None:
+            self._first_since = time.monotonic()
         try:
             connection.execute("BEGIN IMMEDIATE")
         except BaseException:
@@ -191,12 +204,33 @@ class Writer:
 
     def _leave_queue(self, in_front: bool) -> None:
         if in_front and self._writer_queue is not None:
+            self._first_since = None
             self._writer_queue.give_back()
+
+    def _stay_or_leave(self) -> None:
+        """Stay first in the queue if this program writes one transaction after the other, unless others have waited for
+        long enough: passing the first place to another process takes longer than a transaction."""
+        now = time.monotonic()
+        at_once, self._written_at = self._asked_at - self._written_at <= PAUSE, now
+        if self._writer_queue is None or self._first_since is None:
+            return
+        long = now - self._first_since >= STAY
+        if not at_once or not self._writer_queue.holds_number or (long and self._writer_queue.is_wanted()):
+            self._leave_queue(True)
+
+    def stays(self) -> float | None:
+        """Seconds for which this program stays first in the queue without writing; None where it is not first."""
+        return None if self._first_since is None else max(0.0, self._written_at + PAUSE - time.monotonic())
+
+    def leave(self) -> None:
+        """Leave the queue of programs, if this one is still first."""
+        self._leave_queue(self._first_since is not None)
 
     def _note_log(self, connection: apsw.Connection, database: str, pages: int) -> int:
         """SQLite reports after a commit how many pages are in the log; then it does not move them itself."""
         if pages < self._log_pages:  # It was restarted.
             self._checkpoint_at = CHECKPOINT
+            self._warned = False
         self._log_pages = pages
         return apsw.SQLITE_OK
 
@@ -214,8 +248,18 @@ class Writer:
                 connection.set_busy_timeout(READERS)
             mode = apsw.SQLITE_CHECKPOINT_RESTART if long else apsw.SQLITE_CHECKPOINT_PASSIVE
             connection.wal_checkpoint(mode=mode)
+        except apsw.BusyError:
+            if long and not self._warned:
+                self._warned = True
+                log.warning(
+                    "The log of the store %r has %d pages and grows: a program has been reading an old state of it for "
+                    "long, such as an export or a database shell; end it, and the log is shortened",
+                    str(self._path),
+                    self._log_pages,
+                    extra=log_fields("store.log_grows", path=str(self._path)),
+                )
         except apsw.Error:
-            pass  # A reader takes long; a fault of the file itself is raised at the next write.
+            pass  # A fault of the file itself is raised at the next write.
         finally:
             if long:
                 connection.set_busy_timeout(BUSY)
@@ -247,7 +291,7 @@ class Writer:
         begun = in_front = False
         writes = any(job.writes for job in jobs)
         synced = self._sync == "full" and any(job.synced for job in jobs if job.writes)
-        began = time.monotonic()
+        self._asked_at = began = time.monotonic()
         try:
             if synced is not self._synced:
                 connection.execute(f"PRAGMA synchronous = {'full' if synced else 'normal'}")
@@ -279,7 +323,8 @@ class Writer:
             deliver(jobs, results)
             if self._log_pages >= self._checkpoint_at:
                 self._bound_log()
-            self._leave_queue(in_front)
+            if in_front:
+                self._stay_or_leave()
 
     def _explained(self, error: Exception, waited: float) -> Exception:
         if isinstance(error, ToolwrightError):
@@ -291,6 +336,27 @@ class Writer:
             told = StoreError(f"{failed}: {type(error).__name__}: {error}")
         told.__cause__ = error
         return told
+
+
+class _Between:
+    """`Between` of a writer: it tells news, and leaves the queue of programs when there is nothing more to write."""
+
+    def __init__(self, writer: Writer, news: News) -> None:
+        self._writer = writer
+        self._news = news
+
+    def due(self) -> float | None:
+        stays, news = self._writer.stays(), self._news.due()
+        return stays if news is None else news if stays is None else min(stays, news)
+
+    def look(self) -> None:
+        if self._writer.stays() == 0:
+            self._writer.leave()
+        self._news.look()
+
+    def end(self) -> None:
+        self._writer.leave()
+        self._news.end()
 
 
 def _begin_now(connection: SqliteConnection) -> bool:

@@ -98,6 +98,21 @@ class WriterQueue:
             self._seen = os.pread(self._fd, _COUNTER.size, _COUNTER.size)
         return self._seen != before
 
+    @property
+    def holds_number(self) -> bool:
+        """True while this program has a place in the queue; one that is alone needs none."""
+        return self._has_number
+
+    def is_wanted(self) -> bool:
+        """True when another program waits behind the number of this one."""
+        assert _SEE_LOCK is not None
+        behind = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, self._number + 1, _PRESENT - self._number - 1, 0)
+        try:
+            seen = fcntl.fcntl(self._fd, _SEE_LOCK, behind)
+        except OSError:
+            return True
+        return bool(_LOCK.unpack(seen)[0] != fcntl.F_UNLCK)
+
     def give_back(self) -> None:
         """Leave the queue."""
         if self._works and self._has_number:
