@@ -25,7 +25,7 @@ demo: $(READY) ## Run the demo; no key and no network needed
 # Four at once, on any number of cores: tests wait for the disk and for processes more than they compute.
 test: $(READY) ## Run the tests
 	@echo 'Running the tests'
-	@$(PY) -m pytest -q -n 4 --dist worksteal $(ARGS)
+	@$(PY) -m pytest -q -n 4 --dist worksteal -p no:schemathesis $(ARGS)
 
 test-peers: $(READY) ## Run the tests against servers that others wrote; installs them into .bench/ (needs Node)
 	@echo 'Running the tests against servers that others wrote'

@@ -59,6 +59,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if collection_path == peers and not named else None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Nothing that is imported or collected is garbage: no collection looks for it, now or later.
+
+    Each process of the test run collects all tests, and the garbage collector took nearly half of that time.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     known = promises_in(PROMISES.read_text(encoding="utf-8"))
     wrong = []
@@ -145,12 +159,9 @@ async def loop_watch() -> AsyncIterator[LoopWatch]:
     """
     slow = slowness()
     gc.collect()
-    gc.freeze()  # or a collection would go through everything that the test run has imported
-    try:
-        with watch_loop() as watch:
-            yield watch
-    finally:
-        gc.unfreeze()
+    gc.freeze()  # or a collection would go through everything that other tests left in memory
+    with watch_loop() as watch:
+        yield watch
     if watch.longest > MOST_STALL * max(slow, slowness()):
         pytest.fail(f"The event loop did not turn for {watch.longest:.3f} s; it was at\n{watch.place}", pytrace=False)
 
@@ -217,7 +228,10 @@ def new_children(before: frozenset[int]) -> dict[int, str]:
 
 
 def child_processes() -> dict[int, str]:
-    """Every descendant by pid, with its command line. One that ended and was not waited for counts."""
+    """Every descendant by pid, with its command line. One that ended and was not waited for counts.
+
+    Twice for each test, so only what is needed is read.
+    """
     multiprocessing.active_children()  # waits for its own that ended, as it would at the next start
     if hasattr(os, "waitid"):
         try:
@@ -231,33 +245,41 @@ def child_processes() -> dict[int, str]:
     grown = True
     while grown:
         grown = False
-        for pid, (parent, command) in table.items():
+        for pid, (parent, name) in table.items():
             if parent in family and pid not in family:
                 family.add(pid)
                 grown = True
+                command = command_line(pid, name)
                 if not any(helper in command for helper in INTERPRETER_HELPERS):
                     found[pid] = command
     return found
 
 
+def command_line(pid: int, name: str) -> str:
+    """The command line of a process, or its name where it has none, as one that ended and was not waited for."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip() or name
+    except OSError:
+        return name
+
+
 def process_table() -> dict[int, tuple[int, str]]:
-    """Parent and command line of every process that can be seen.
+    """Parent and name of every process that can be seen.
 
     From `/proc/*/stat`: the shorter way over `/proc/self/task/*/children` is missing from some kernels, and
     may skip a child while another one exits.
     """
     table: dict[int, tuple[int, str]] = {}
-    if Path("/proc/self/stat").exists():
-        for directory in Path("/proc").glob("[0-9]*"):
+    if os.path.exists("/proc/self/stat"):
+        for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                stat = (directory / "stat").read_text(errors="replace")
-                command = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+                    stat = file.read(4096).decode(errors="replace")
             except OSError:
                 continue  # ended while we looked
             name, _, fields = stat.partition("(")[2].rpartition(")")
-            state, parent = fields.split()[:2]
-            ended = " (ended, not waited for)" if state == "Z" else ""
-            table[int(directory.name)] = (int(parent), (command.strip() or name) + ended)
+            state, parent = fields.split(maxsplit=2)[:2]
+            table[int(pid)] = (int(parent), name + (" (ended, not waited for)" if state == "Z" else ""))
         return table
 
     with subprocess.Popen(["ps", "-A", "-o", "pid=,ppid=,args="], stdout=subprocess.PIPE, text=True) as ps:

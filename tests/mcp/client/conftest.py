@@ -69,7 +69,7 @@ class HttpServer:
 
     def start(self, *args: str) -> None:
         command = [sys.executable, str(PROGRAM), str(self.folder), "--http", str(self.port), *args]
-        self.process = subprocess.Popen(command)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE)  # it ends when this is closed
 
     async def started(self, *args: str) -> None:
         self.start(*args)
@@ -82,7 +82,7 @@ class HttpServer:
     def kill(self) -> None:
         if self.process is not None:
             self.process.send_signal(signal.SIGKILL)
-            self.process.wait()
+            self.process.communicate()
             self.process = None
 
 

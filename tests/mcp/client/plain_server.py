@@ -8,6 +8,8 @@ import asyncio
 import base64
 import json
 import os
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +206,8 @@ def main() -> None:
         return
     import uvicorn
 
+    # A test run that is killed closes this, and leaves no server behind.
+    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     uvicorn.run(server.streamable_http_app(), host="127.0.0.1", port=given.http, log_level="error")
 
 
