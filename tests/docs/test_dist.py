@@ -15,6 +15,7 @@ def test_a_wheel_has_every_file_of_the_package_and_nothing_else():
     without = [name for name in PACKAGE if not name.endswith(("py.typed", "schema.sql"))]
     assert wheel_problems([*without, "tests/test_ids.py"]) == [
         "The wheel lacks toolwright/py.typed",
+        "The wheel lacks toolwright/stores/postgres/schema.sql",
         "The wheel lacks toolwright/stores/sqlite/schema.sql",
         "The wheel has tests/test_ids.py, which is no file of the package",
     ]

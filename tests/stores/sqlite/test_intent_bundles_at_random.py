@@ -90,7 +90,10 @@ class World:
     async def look(self) -> list[Any]:
         """What visitors see, who change nothing."""
         before = rows(self.file, "SELECT * FROM bundles")
-        seen: list[Any] = [replace(await stats(self.file), file_bytes=0, free_bytes=0), await check(self.file)]
+        seen: list[Any] = [
+            replace(await stats(self.file), file_bytes=0, free_bytes=0, log_bytes=0),
+            await check(self.file),
+        ]
         seen += [await batches(self.file), *[await calls(self.file, session=session) for session, _ in PLACES]]
         assert rows(self.file, "SELECT * FROM bundles") == before
         return seen

@@ -91,7 +91,7 @@ async def test_a_path_that_can_not_be_a_file_is_refused_with_the_reason(tmp_path
 
     assert f"there is no directory {str(nowhere.parent)!r}; make it first" in await refusal(nowhere)
     assert "it is a directory; give the path of a file" in await refusal(tmp_path)
-    assert "has the scheme 'postgres', which is not known" in await refusal("postgres://host/db")
+    assert "has the scheme 'mysql', which is not known" in await refusal("mysql://host/db")
 
 
 @pytest.mark.promise("EFF-07")

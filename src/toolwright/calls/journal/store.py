@@ -156,6 +156,8 @@ class StoreJournal:
                         lose(running, _taken_over(running))
                 unmet.append((call, intent))
             waiting, intents = [call for call, _ in unmet], [intent for _, intent in unmet]
+            # A store in memory answers at once, before the execution that is just being begun could go on.
+            await asyncio.sleep(0)
         return waiting, intents, is_lost
 
     async def _written(
