@@ -6,6 +6,7 @@ its tests.
 
 import asyncio
 import gc
+import logging
 import multiprocessing
 import os
 import signal
@@ -166,11 +167,18 @@ async def loop_watch() -> AsyncIterator[LoopWatch]:
         pytest.fail(f"The event loop did not turn for {watch.longest:.3f} s; it was at\n{watch.place}", pytrace=False)
 
 
+_LOG = logging.getLogger("toolwright")
+_LOG_AT_FIRST = (list(_LOG.handlers), _LOG.propagate, _LOG.level)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
     # After the yield even the event loop is closed, and with it the threads of its executor.
     try:
         yield
+        # A command that ran in this process sets the log up for the rest of it.
+        _LOG.handlers[:], _LOG.propagate = _LOG_AT_FIRST[:2]
+        _LOG.setLevel(_LOG_AT_FIRST[2])
     except BaseException as error:
         if left := left_running(item):
             error.add_note(report(left))

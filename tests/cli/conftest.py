@@ -1,6 +1,5 @@
 """What the tests of the command line share: a directory with tools, and a way to run the command in it."""
 
-import logging
 import subprocess
 import sys
 import threading
@@ -173,17 +172,14 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def run(project: Path) -> Iterator[Run]:
+def run(project: Path) -> Run:
     """Runs the command in this process, with stdout and stderr that are no terminals."""
-    log = logging.getLogger("toolwright")
-    before = (list(log.handlers), log.propagate, log.level)
 
     def invoke(*words: str | Path, stdin: str | bytes | None = None) -> Ended:
         result = CliRunner().invoke(app, [str(word) for word in words], input=stdin, prog_name="toolwright")
         return Ended(result.exit_code, result.stdout, result.stderr)
 
-    yield invoke
-    log.handlers[:], log.propagate, log.level = before
+    return invoke
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from toolwright.stores.postgres.batches import PostgresBatches
 from toolwright.stores.postgres.connection import PostgresConnection
 from toolwright.stores.postgres.faults import cannot_connect, reason
 from toolwright.stores.postgres.life import LeaseTime, Life, lease_time, sweep
+from toolwright.stores.postgres.listener import Listener
 from toolwright.stores.postgres.schema import bring_up_to_date
 from toolwright.stores.postgres.writer import Sync, Writer
 from toolwright.stores.sql.calls.journal import SqlJournalStore
@@ -34,7 +35,9 @@ from toolwright.stores.sql.sessions.services import SqlServiceStores
 
 T = TypeVar("T")
 LOOK = 0.1
-"""Seconds between two looks for news."""
+"""Seconds between two looks for news, while the server tells none."""
+LOOK_RARELY = 2.0
+"""Seconds between two looks while it tells them: outcomes of calls and the death of an owner are not told."""
 
 
 class PostgresStore:
@@ -62,6 +65,7 @@ class PostgresStore:
             raise
         self.journal = SqlJournalStore(self._writer, self.life, self.owner, PostgresBatches(self.owner))
         self.waits = SqlWaitStore(self._writer, self.owner, secret)
+        self._listener = Listener(address, self.owner)
         reader = functools.partial(Writer, address, self.owner, sync)
         self._changes = changes = Changes(self._writer, self.owner, reader, clock, lease_time)
         self.services = SqlServiceStores(
@@ -101,10 +105,14 @@ class PostgresStore:
     async def news(self, after: Cursor | None, patience: float, *, own: bool = False) -> Cursor:
         loop = asyncio.get_running_loop()
         until = loop.time() + patience
+        others, look_at, heard = "", 0.0, -1
         while True:
             if self._writer.closed:
                 raise StoreError(f"The store {self.address.shown!r} is closed; open it again")
-            others = await self._changes.read(self._written_by_others)
+            if heard != self._listener.heard or loop.time() >= look_at:
+                heard = self._listener.heard
+                others = await self._changes.read(self._written_by_others)
+                look_at = loop.time() + (LOOK_RARELY if self._listener.hears else LOOK)
             commits = self._writer.commits
             position = f"{others} {commits}"
             if after is None:
@@ -114,7 +122,8 @@ class PostgresStore:
                 return position
             if (left := until - loop.time()) <= 0:
                 return after
-            await asyncio.sleep(min(LOOK, left))
+            pause = min(LOOK if own else LOOK_RARELY, max(0.0, look_at - loop.time()), left)
+            await self._listener.wait(heard, pause)
 
     def _written_by_others(self, connection: Connection) -> str:
         """Text that changes when another owner has written, or has ended."""
@@ -124,6 +133,7 @@ class PostgresStore:
         return f"{sum(others.values())}/{len(others) - len(dead)}"
 
     async def close(self) -> None:
+        await asyncio.to_thread(self._listener.end)
         await self.services.close()
         await self.journal.close()
         await self._writer.close()

@@ -23,6 +23,7 @@ from toolwright.errors import StoreError, StoreUnavailable, ToolwrightError
 from toolwright.stores.postgres.address import Address
 from toolwright.stores.postgres.connection import NeedsAlone
 from toolwright.stores.postgres.faults import is_lost, store_error
+from toolwright.stores.postgres.listener import channel_of
 from toolwright.stores.sql.connection import Connection
 from toolwright.stores.sql.job_thread import Job, JobThread, deliver
 
@@ -52,6 +53,8 @@ class Writer:
         self._shared = f"SELECT pg_advisory_xact_lock_shared({key})"
         self._note = sql.SQL("UPDATE commits SET number = {{}} WHERE owner = {owner}").format(owner=sql.Literal(owner))
         self._note_text = self._note.as_string()
+        # Those who write alone write what others may wait for.
+        self._tell = f"NOTIFY {channel_of(address)}, '{owner}'; "
         self._connection = address.connect()
         commit = self._carry_out if seam is None else seam.around(self._carry_out)
         self._jobs = JobThread(address.shown, commit, self._close)
@@ -133,7 +136,7 @@ class Writer:
                 results = [job.work(self._connection) for job in jobs]
                 end = "COMMIT"
                 if writes:
-                    end = f"{self._note_text.format(self._number)}; COMMIT"
+                    end = f"{self._note_text.format(self._number)}; {self._tell if alone else ''}COMMIT"
                 self._connection.command(end)
             except Exception as error:
                 self._connection.reset()
