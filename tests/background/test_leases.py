@@ -39,6 +39,10 @@ class Pair:
     async def lose(self, run: Any, there: Any) -> Any:
         """Let the first begin a run and freeze, until the second has taken it over; the second's handle of it."""
         await self.frozen.status(run, "running")
+        return await self.take_over(run, there)
+
+    async def take_over(self, run: Any, there: Any) -> Any:
+        """Let no time pass for the first, until the second has taken its run over; the second's handle of it."""
         handle = await there.run(run.id)
         if len(self.other.opened) == 1:
             await self._open_worker()
@@ -375,7 +379,7 @@ async def test_a_run_that_was_cancelled_while_its_worker_was_silent_ends_cancell
     await pair.frozen.status(run, "running")
     handle = await there.run(run.id)
     await handle.cancel("no longer needed")
-    await pair.lose(run, there)
+    await pair.take_over(run, there)
     outcome = await pair.other.until(handle.wait())
     assert (outcome.status, outcome.reason, outcome.may_have_run) == ("cancelled", "no longer needed", True)
     assert ran == [1]

@@ -316,7 +316,11 @@ class Writer:
                     self._commit([job])
             else:
                 waited = time.monotonic() - began
-                deliver(jobs, [self._explained(error, waited) for _ in jobs])
+                # A file that cannot be written to may still be read.
+                failed = [job for job in jobs if job.writes or not writes]
+                deliver(failed, [self._explained(error, waited) for _ in failed])
+                if len(failed) < len(jobs):
+                    self._commit([job for job in jobs if not job.writes])
         else:
             if self._seam is not None:
                 self._seam.committed()
