@@ -9,6 +9,7 @@ neither. A wait on the loop that uses no CPU, such as a sync of the disk, is not
 
 import asyncio
 import os
+import selectors
 import sys
 import threading
 import time
@@ -87,7 +88,8 @@ class LoopWatch:
     def _sample(self) -> None:
         while not self._over.wait(SAMPLE):
             frame = sys._current_frames().get(self._thread)
-            if frame is not None and "selectors.py" not in frame.f_code.co_filename:
+            # A loop that waits is in its selector, and one that takes a reading is here: neither is what stalls it.
+            if frame is not None and frame.f_code.co_filename not in (selectors.__file__, __file__):
                 self._seen = "".join(traceback.format_stack(frame)[-12:])
 
 
