@@ -1,5 +1,7 @@
 """Edits and searches of long files: the loop keeps turning."""
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.support import fail_after
@@ -7,11 +9,12 @@ from toolwright import Runtime
 from toolwright.builtin import default_tools
 
 MIB = 1024 * 1024
-LONG = {
-    "short lines": b"a\n" * (2 * MIB - 99),
-    "one line": b"a" * (4 * MIB - 99),
-    "letters": "é\n".encode() * MIB,
-    "numbers": b"".join(b"%d a\n" % number for number in range(400_000)),
+# Made by the test that takes it: each process of the test run imports this file.
+LONG: dict[str, Callable[[], bytes]] = {
+    "short lines": lambda: b"a\n" * (2 * MIB - 99),
+    "one line": lambda: b"a" * (4 * MIB - 99),
+    "letters": lambda: "é\n".encode() * MIB,
+    "numbers": lambda: b"".join(b"%d a\n" % number for number in range(400_000)),
 }
 
 
@@ -25,7 +28,7 @@ async def settled(session, loop_watch) -> None:
 @pytest.mark.promise("SAFE-01")
 @pytest.mark.parametrize("name", LONG)
 async def test_a_long_file_is_edited_without_holding_up_the_loop(loop_watch, tmp_path, name):
-    content = LONG[name] + b"END"
+    content = LONG[name]() + b"END"
     async with fail_after(60), Runtime.open(tmp_path / "agent.db", tools=default_tools()) as runtime:
         session = runtime.session("s")
         await settled(session, loop_watch)
@@ -56,8 +59,8 @@ async def test_a_file_that_is_too_long_to_be_edited_is_refused(loop_watch):
 async def test_long_files_are_searched_without_holding_up_the_loop(loop_watch, pattern):
     async with fail_after(60), Runtime.open(tools=default_tools()) as runtime:
         session = runtime.session("s")
-        for name, content in LONG.items():
-            await session.files.write(f"/{name}", content * 3 + b"END")
+        for name, make in LONG.items():
+            await session.files.write(f"/{name}", make() * 3 + b"END")
         await settled(session, loop_watch)
         outcome = await session.call("grep_files", pattern=pattern, limit=1000)
         assert outcome.ok

@@ -104,6 +104,7 @@ def doubled(times: int) -> list[object]:
     return value
 
 
+# Made by the test that takes it: each process of the test run imports this file.
 HUGE: dict[str, Callable[[], object]] = {
     "numbers": lambda: [1.5] * (5 * MIB),
     "lists": lambda: [[]] * (4 * MIB),
@@ -141,18 +142,20 @@ async def test_a_huge_value_is_refused_without_being_encoded_whole(loop_watch, n
 @pytest.mark.promise("SAFE-01", "OUT-05")
 @pytest.mark.parametrize("with_secret", [False, True], ids=["plain", "with a secret"])
 @pytest.mark.parametrize(
-    "value",
+    "make",
     [
-        [1.5] * 490_000,
-        [[]] * 49_000,
-        [{"id": 7, "name": 'some "name"\n'}] * 49_000,
-        {"text": "\n" * (3 * MIB)},
-        "\n" * (3 * MIB),
-        ["é"] * 490_000,
+        lambda: [1.5] * 490_000,
+        lambda: [[]] * 49_000,
+        lambda: [{"id": 7, "name": 'some "name"\n'}] * 49_000,
+        lambda: {"text": "\n" * (3 * MIB)},
+        lambda: "\n" * (3 * MIB),
+        lambda: ["é"] * 490_000,
     ],
     ids=["numbers", "lists", "rows", "text in an object", "text", "letters"],
 )
-async def test_a_large_value_that_fits_leaves_the_loop_alone(loop_watch, tmp_path, value, with_secret):
+async def test_a_large_value_that_fits_leaves_the_loop_alone(loop_watch, tmp_path, make, with_secret):
+    value = make()
+
     @tool
     async def give() -> object:
         return value
@@ -171,15 +174,17 @@ async def test_a_large_value_that_fits_leaves_the_loop_alone(loop_watch, tmp_pat
 
 @pytest.mark.promise("SAFE-01", "OUT-05")
 @pytest.mark.parametrize(
-    "given",
+    "make",
     [
-        Success("ok", raw_output="x" * (60 * MIB)),
-        Success("ok", images=[Image("A" * (60 * MIB))]),
-        Success("ok", attachments=[Attachment("a", "A" * (3 * MIB))] * 3),
+        lambda: Success("ok", raw_output="x" * (60 * MIB)),
+        lambda: Success("ok", images=[Image("A" * (60 * MIB))]),
+        lambda: Success("ok", attachments=[Attachment("a", "A" * (3 * MIB))] * 3),
     ],
     ids=["raw output", "image", "attachments"],
 )
-async def test_what_is_given_beside_a_value_has_the_same_limit(loop_watch, given):
+async def test_what_is_given_beside_a_value_has_the_same_limit(loop_watch, make):
+    given = make()
+
     @tool
     async def give() -> object:
         return given

@@ -1,6 +1,7 @@
 """Large arguments, steps, models and secrets that a tool gives to the runtime: the loop keeps turning."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from pydantic import BaseModel
@@ -38,21 +39,21 @@ async def settled(session, loop_watch) -> None:
     loop_watch.restart()
 
 
-def huge_arguments() -> dict[str, object]:
-    return {
-        "text": "x" * (200 * MIB),
-        "numbers": [1.5] * (5 * MIB),
-        "lists": [[]] * (4 * MIB),
-        "rows": [{"id": 1, "name": "some name"}] * MIB,
-        "fields": {f"field {number}": number for number in range(MIB)},
-    }
+# Made by the test that takes it: each process of the test run imports this file.
+HUGE: dict[str, Callable[[], object]] = {
+    "text": lambda: "x" * (200 * MIB),
+    "numbers": lambda: [1.5] * (5 * MIB),
+    "lists": lambda: [[]] * (4 * MIB),
+    "rows": lambda: [{"id": 1, "name": "some name"}] * MIB,
+    "fields": lambda: {f"field {number}": number for number in range(MIB)},
+}
 
 
 @pytest.mark.promise("SAFE-01", "RUN-02")
 @pytest.mark.parametrize("with_secret", [False, True], ids=["plain", "with a secret"])
-@pytest.mark.parametrize("name", huge_arguments())
+@pytest.mark.parametrize("name", HUGE)
 async def test_huge_arguments_of_a_program_or_a_tool_are_refused_before_they_are_encoded(loop_watch, name, with_secret):
-    value = huge_arguments()[name]
+    value = HUGE[name]()
 
     @tool
     async def forward(ctx: ToolContext) -> str | None:
@@ -73,20 +74,22 @@ async def test_huge_arguments_of_a_program_or_a_tool_are_refused_before_they_are
 
 @pytest.mark.promise("SAFE-01", "EFF-01")
 @pytest.mark.parametrize(
-    ("value", "fits"),
+    ("make", "fits"),
     [
-        ("\n" * (3 * MIB), True),
-        ([1.5] * 190_000, True),
-        ([{"id": 1, "name": "some name"}] * 19_000, True),
-        ([1.5] * (5 * MIB), False),
-        ([[]] * MIB, False),
-        ({"text": "x" * (23 * MIB)}, True),
-        ({"text": "x" * (100 * MIB)}, False),
-        ({"text": "\n" * (10 * MIB)}, False),
+        (lambda: "\n" * (3 * MIB), True),
+        (lambda: [1.5] * 190_000, True),
+        (lambda: [{"id": 1, "name": "some name"}] * 19_000, True),
+        (lambda: [1.5] * (5 * MIB), False),
+        (lambda: [[]] * MIB, False),
+        (lambda: {"text": "x" * (23 * MIB)}, True),
+        (lambda: {"text": "x" * (100 * MIB)}, False),
+        (lambda: {"text": "\n" * (10 * MIB)}, False),
     ],
     ids=["text", "numbers", "rows", "too many numbers", "too many lists", "long text", "too long a text", "escapes"],
 )
-async def test_a_large_result_of_a_step_leaves_the_loop_alone(loop_watch, tmp_path, value, fits):
+async def test_a_large_result_of_a_step_leaves_the_loop_alone(loop_watch, tmp_path, make, fits):
+    value = make()
+
     @tool
     async def work(ctx: ToolContext) -> str:
         try:
@@ -142,18 +145,20 @@ async def test_a_large_pydantic_model_is_measured_before_its_own_dump(loop_watch
 
 @pytest.mark.promise("SAFE-01", "OUT-05")
 @pytest.mark.parametrize(
-    ("value", "items", "fits"),
+    ("make", "items", "fits"),
     [
-        (list(range(490_000)), {"uniqueItems": True}, False),
-        (list(range(50_000)), {"uniqueItems": True}, True),
-        (list(range(490_000)), {"items": {"type": "integer"}}, True),
-        ([{"id": 1, "name": "some name"}] * 49_000, {"items": {"type": "object", "required": ["id"]}}, True),
+        (lambda: list(range(490_000)), {"uniqueItems": True}, False),
+        (lambda: list(range(50_000)), {"uniqueItems": True}, True),
+        (lambda: list(range(490_000)), {"items": {"type": "integer"}}, True),
+        (lambda: [{"id": 1, "name": "some name"}] * 49_000, {"items": {"type": "object", "required": ["id"]}}, True),
     ],
     ids=["too many different numbers", "different numbers", "numbers", "rows"],
 )
 async def test_a_large_value_is_held_against_its_output_schema_without_holding_up_the_loop(
-    loop_watch, value, items, fits
+    loop_watch, make, items, fits
 ):
+    value = make()
+
     @tool(output_schema={"type": "array", **items})
     async def give() -> object:
         return value
