@@ -85,18 +85,19 @@ async def test_a_commit_whose_answer_was_lost_is_not_repeated(server, monkeypatc
         connection.execute("INSERT INTO firings (schedule, instant, at, what) VALUES ('s', ?, 0, 'x')", (made,))
         return made
 
-    real = PostgresConnection.command
+    real = PostgresConnection.run
     struck = False
 
-    def lose(self, statements):
+    def lose(self, statement, values=()):
         nonlocal struck
-        real(self, statements)
-        if not struck and statements.endswith("COMMIT") and "commits" in statements:
+        rows = real(self, statement, values)
+        if not struck and made and statement == "COMMIT":
             struck = True
             self.raw.close()
             raise psycopg.OperationalError("server closed the connection unexpectedly")
+        return rows
 
-    monkeypatch.setattr(PostgresConnection, "command", lose)
+    monkeypatch.setattr(PostgresConnection, "run", lose)
     async with fail_after(60):
         assert await store._writer.do(add) == 1
         rows = await store._writer.read(lambda connection: connection.execute("SELECT instant FROM firings").fetchall())

@@ -6,19 +6,20 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
 
 from toolwright.stores.contracts.journal import CallKey, Ended, Intent
 from toolwright.stores.postgres.connection import NeedsAlone, PostgresConnection
 from toolwright.stores.postgres.values import Bytes, Floats, Integers, Texts
 from toolwright.stores.sql.calls.journal import Attempt
 from toolwright.stores.sql.connection import Connection
-from toolwright.stores.sql.event_rows import note_batch, note_calls
+from toolwright.stores.sql.event_rows import NOTE, batch_row, call_rows
 
+Row = tuple[Any, ...]
 _KEYS = "unnest($1::text[], $2::text[], $3::text[]"
-_SAME = "calls.session = each.session AND calls.scope = each.scope AND calls.call_id = each.call_id"
-# Not `outcome IS NULL`: the planner would read all unfinished calls to find these.
-_OWN = f"{_SAME} AND calls.owner = $4 AND calls.outcome IS NOT DISTINCT FROM NULL"
 _BEGIN = (
     "INSERT INTO calls (session, scope, call_id, batch, position, tool, tool_id, arguments, source, parent, queued_at,"
     " owner, started_at, authority)"
@@ -27,17 +28,36 @@ _BEGIN = (
     " $13::float8[], $14::float8[]) AS each (session, scope, call_id, position, tool, tool_id, arguments, source,"
     " parent, queued_at, started_at) ON CONFLICT DO NOTHING"
 )
-_START = (
-    f"UPDATE calls SET started_at = each.at FROM {_KEYS}, $5::float8[]) AS each (session, scope, call_id, at)"
-    f" WHERE {_OWN}"
+# Each call is looked up by its key, whatever the planner believes about the table: joined as usual, it would read all
+# unfinished calls, or all calls, to find these.
+_OWN = (
+    " CROSS JOIN LATERAL (SELECT ctid AS place FROM calls AS one WHERE one.session = each.session"
+    " AND one.scope = each.scope AND one.call_id = each.call_id LIMIT 1) AS found"
+    " WHERE calls.ctid = found.place AND calls.owner = $4 AND calls.outcome IS NULL"
 )
-_FINISH = (
+
+
+def _all(update: str, values: int) -> str:
+    """A change of calls that is refused unless it changes as many as the value of this number says.
+
+    A cast refuses, so that nothing must come back from the server before the transaction can be committed.
+    """
+    return (
+        f"WITH changed AS ({update} RETURNING 1) SELECT CAST(CASE WHEN count(*) = ${values} THEN '1'"
+        " ELSE 'a call is not an unfinished one of this process any more' END AS int8) FROM changed"
+    )
+
+
+_START = _all(
+    f"UPDATE calls SET started_at = each.at FROM {_KEYS}, $5::float8[]) AS each (session, scope, call_id, at){_OWN}", 6
+)
+_FINISH = _all(
     "UPDATE calls SET started_at = coalesce(each.started_at, calls.started_at), finished_at = each.finished_at,"
     " status = each.status, outcome = each.outcome,"
     " authority = CASE each.status WHEN 'connection_required' THEN calls.authority END"
     f" FROM {_KEYS}, $5::float8[], $6::float8[], $7::text[], $8::bytea[])"
-    " AS each (session, scope, call_id, started_at, finished_at, status, outcome)"
-    f" WHERE {_OWN}"
+    f" AS each (session, scope, call_id, started_at, finished_at, status, outcome){_OWN}",
+    9,
 )
 
 
@@ -68,34 +88,39 @@ class PostgresBatches:
             Floats.of([intent.queued_at for intent in intents]),
             Floats.of([intent.starts_at for intent in intents]),
         )
-        starts = [(intent.key, intent.starts_at) for intent in intents if intent.starts_at is not None]
+        events = [batch_row(intents)]
+        starts = [intent for intent in intents if intent.starts_at is not None]
+        if starts:
+            events += call_rows("call.started", [intent.key for intent in starts], starts[0].starts_at or 0.0)
 
-        def write(connection: PostgresConnection) -> bool:
-            connection.run(_BEGIN, values)
-            if connection.changes() != len(intents):
-                return False
-            note_batch(connection, intents)
-            if starts:
-                note_calls(connection, "call.started", [key for key, _ in starts], starts[0][1] or 0.0)
+        def attempt(connection: Connection) -> bool:
+            assert isinstance(connection, PostgresConnection)
+            if connection.alone:
+                try:
+                    with connection:  # a savepoint
+                        write(connection)
+                except NeedsAlone:
+                    return False
+            else:
+                write(connection)
+            _note(connection, events)
             return True
 
-        return _attempt(write)
+        # Not refused by the server, as in `_all`: that a batch is known is usual, and nothing for its log of errors.
+        def write(connection: PostgresConnection) -> None:
+            connection.run(_BEGIN, values)
+            if connection.changes() != len(intents):
+                raise NeedsAlone
+
+        return attempt
 
     def start(self, starts: Sequence[tuple[CallKey, float]]) -> Attempt | None:
         """Writes that the tools of calls begin, if all are unfinished calls of this owner."""
         if not starts:
             return None
         keys = [key for key, _ in starts]
-        values = (*_keys(keys), self._owner, Floats.of([at for _, at in starts]))
-
-        def write(connection: PostgresConnection) -> bool:
-            connection.run(_START, values)
-            if connection.changes() != len(starts):
-                return False
-            note_calls(connection, "call.started", keys, starts[0][1])
-            return True
-
-        return _attempt(write)
+        values = (*_keys(keys), self._owner, Floats.of([at for _, at in starts]), len(starts))
+        return _attempt(_START, values, call_rows("call.started", keys, starts[0][1]))
 
     def finish(self, ended: Sequence[Ended], blobs: Sequence[bytes]) -> Attempt | None:
         """Writes the outcomes of calls, if all are unfinished calls of this owner. None where some were refused."""
@@ -109,39 +134,37 @@ class PostgresBatches:
             Floats.of([end.finished_at for end in ended]),
             Texts.of([end.outcome.status for end in ended]),
             Bytes.of(blobs),
+            len(ended),
         )
-
-        def write(connection: PostgresConnection) -> bool:
-            connection.run(_FINISH, values)
-            if connection.changes() != len(ended):
-                return False
-            note_calls(connection, "call.finished", keys, ended[0].finished_at)
-            return True
-
-        return _attempt(write)
+        return _attempt(_FINISH, values, call_rows("call.finished", keys, ended[0].finished_at))
 
 
-def _attempt(write: Callable[[PostgresConnection], bool]) -> Attempt:
-    """Tries `write`, and leaves nothing of it where that did not do it all.
+def _attempt(statement: str, values: Sequence[Any], events: Sequence[Row]) -> Attempt:
+    """Tries a statement of `_all`, and leaves nothing of it where that is refused.
 
-    Where other programs may write at the same time, `NeedsAlone` is raised then, and the transaction is repeated alone.
+    Where other programs may write at the same time, it is sent with the end of the transaction, which is repeated alone
+    if it is refused.
     """
 
     def attempt(connection: Connection) -> bool:
         assert isinstance(connection, PostgresConnection)
-        if not connection.alone:
-            if not write(connection):
-                raise NeedsAlone
-            return True
-        try:
-            with connection:  # a savepoint
-                if not write(connection):
-                    raise NeedsAlone
-        except NeedsAlone:
-            return False
+        if connection.alone:
+            try:
+                with connection:  # a savepoint
+                    connection.run(statement, values)
+            except psycopg.DataError:
+                return False
+        else:
+            connection.later(statement, values, or_alone=True)
+        _note(connection, events)
         return True
 
     return attempt
+
+
+def _note(connection: PostgresConnection, events: Sequence[Row]) -> None:
+    for event in events:
+        connection.execute_later(NOTE, event)
 
 
 def _keys(keys: Sequence[CallKey]) -> tuple[Texts, Texts, Texts]:

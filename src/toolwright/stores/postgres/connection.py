@@ -1,14 +1,16 @@
 """A connection to PostgreSQL that the shared queries run on. Owns running statements; others own transactions.
 
 Statements go to libpq as psycopg wraps it, and not through its cursors: a statement of one row costs a third of the
-processor time so.
+processor time so. Those whose answer nobody needs at once go together with the next one, in one exchange with the
+server.
 """
 
 from __future__ import annotations
 
+import select
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import psycopg
 from psycopg import RawCursor, errors
@@ -24,10 +26,21 @@ PREPARE_AFTER = 3
 MOST_PREPARED = 300
 """How many statements the server keeps for a connection."""
 _FINE = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
+_Key = tuple[str, tuple[int, ...]]
+"""A statement and the types of its values: what the server keeps a plan for."""
 
 
 class NeedsAlone(Exception):
     """The transaction must be repeated while no other program writes."""
+
+
+class _Sent(NamedTuple):
+    """A statement on its way: its values as they are sent, and whether a refusal means `NeedsAlone`."""
+
+    key: _Key
+    data: list[Any]
+    formats: list[int]
+    or_alone: bool = False
 
 
 class PostgresConnection:
@@ -45,7 +58,10 @@ class PostgresConnection:
         self.raw = raw
         self.alone = False
         self._loaders = Transformer(raw)
-        self._uses: dict[tuple[str, tuple[int, ...]], int | bytes] = {}
+        self._uses: dict[_Key, int | bytes] = {}
+        self._waiting: list[_Sent] = []
+        self._socket = select.poll()
+        self._socket.register(raw.pgconn.socket, select.POLLIN)
         self._changes = 0
         self._total = 0
         self._depth = 0
@@ -57,49 +73,121 @@ class PostgresConnection:
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> Rows:
         """Run a statement in the words of PostgreSQL."""
-        dumped = [_dumped(value) for value in values]
-        result = self._send(statement, dumped)
-        status = result.status
-        if status not in _FINE:
+        sent = _sent(statement, values)
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            result = self._exchange([*waiting, sent])
+        else:
+            result = self._send(sent)
+        if result.status not in _FINE:
             raise errors.error_from_result(result)
-        if status == ExecStatus.COMMAND_OK:
-            self._count(result)
-            return Rows([])
         # A statement that returns what it wrote counts, too; a SELECT does not.
-        self._count(result)
-        self._loaders.set_pgresult(result)
-        return Rows(self._loaders.load_rows(0, result.ntuples, tuple))
-
-    def _send(self, statement: str, values: list[tuple[Any, int, int]]) -> PGresult:
-        """Run a statement with values, their types and formats; one that is run often is prepared."""
-        data = [value for value, _, _ in values]
-        formats = [format for _, _, format in values]
-        types = tuple(type for _, type, _ in values)
-        connection, key = self.raw.pgconn, (statement, types)
-        uses = self._uses.get(key, 0)
-        if isinstance(uses, int):
-            uses += 1
-            if uses < PREPARE_AFTER or len(self._uses) > MOST_PREPARED:
-                if len(self._uses) <= MOST_PREPARED:
-                    self._uses[key] = uses
-                return connection.exec_params(statement.encode(), data, types, formats, 1)
-            name = f"t{len(self._uses)}_{abs(hash(key)):x}".encode()
-            prepared = connection.prepare(name, statement.encode(), types)
-            if prepared.status != ExecStatus.COMMAND_OK:
-                return prepared
-            self._uses[key] = uses = name
-        return connection.exec_prepared(uses, data, formats, 1)
-
-    def _count(self, result: PGresult) -> None:
         verb = result.command_status or b""
         self._changes = 0 if verb.startswith(b"SELECT") else result.command_tuples or 0
         self._total += self._changes
+        if result.status == ExecStatus.COMMAND_OK:
+            return Rows([])
+        self._loaders.set_pgresult(result)
+        return Rows(self._loaders.load_rows(0, result.ntuples, tuple))
+
+    def later(self, statement: str, values: Sequence[Any] = (), *, or_alone: bool = False) -> None:
+        """Run a statement with the next one, and forget what it finds. If it fails, the next one raises its error; with
+        `or_alone`, `NeedsAlone` where the server did not like its data.
+        """
+        self._waiting.append(_sent(statement, values, or_alone))
+
+    def execute_later(self, statement: str, values: Sequence[Any]) -> None:
+        """As `later`, for a shared statement."""
+        query = rewritten(statement)
+        self.later(query.text_for(values), query.bind(values))
+
+    def _send(self, sent: _Sent) -> PGresult:
+        """Run a statement; one that is run often is prepared."""
+        connection, (statement, types) = self.raw.pgconn, sent.key
+        name = self._prepared(sent.key)
+        if name is None:
+            return connection.exec_params(statement.encode(), sent.data, types, sent.formats, 1)
+        if self._uses[sent.key] != name:
+            prepared = connection.prepare(name, statement.encode(), types)
+            if prepared.status != ExecStatus.COMMAND_OK:
+                return prepared
+            self._uses[sent.key] = name
+        return connection.exec_prepared(name, sent.data, sent.formats, 1)
+
+    def _prepared(self, key: _Key) -> bytes | None:
+        """The name of a statement that is to be prepared; None while it is not run often enough."""
+        uses = self._uses.get(key, 0)
+        if not isinstance(uses, int):
+            return uses
+        if len(self._uses) > MOST_PREPARED:
+            return None
+        self._uses[key] = uses = uses + 1
+        return None if uses < PREPARE_AFTER else f"t{len(self._uses)}_{abs(hash(key)):x}".encode()
+
+    def _exchange(self, statements: Sequence[_Sent]) -> PGresult:
+        """Run statements one after the other without waiting for each, and return the result of the last one.
+
+        Raises:
+            NeedsAlone: one that says so was refused, and those after it were not run.
+            psycopg.Error: another one failed.
+        """
+        connection = self.raw.pgconn
+        made: dict[int, bytes] = {}
+        connection.enter_pipeline_mode()
+        for number, sent in enumerate(statements):
+            statement, types = sent.key
+            name = self._prepared(sent.key)
+            if name is None:
+                connection.send_query_params(statement.encode(), sent.data, types, sent.formats, 1)
+                continue
+            if self._uses[sent.key] != name:
+                connection.send_prepare(name, statement.encode(), types)
+                self._uses[sent.key] = made[number] = name
+            connection.send_query_prepared(name, sent.data, sent.formats, 1)
+        connection.pipeline_sync()
+        failed: tuple[_Sent, PGresult] | None = None
+        result: PGresult | None = None
+        for number, sent in enumerate(statements):
+            if number in made:
+                result = self._next_result()
+                if result.status != ExecStatus.COMMAND_OK:
+                    self._uses.pop(sent.key, None)
+                    failed = failed or (sent, result)
+            result = self._next_result()
+            if result.status not in _FINE:
+                failed = failed or (sent, result)
+        self._next_result(last=True)
+        connection.exit_pipeline_mode()
+        if failed is not None:
+            error = errors.error_from_result(failed[1])
+            if failed[0].or_alone and isinstance(error, psycopg.DataError):
+                raise NeedsAlone from error
+            raise error
+        assert result is not None
+        return result
+
+    def _next_result(self, *, last: bool = False) -> PGresult:
+        """The result of the next statement of an exchange, or the mark of its end."""
+        connection = self.raw.pgconn
+        while connection.is_busy():
+            if connection.flush():  # more than fits at once
+                select.select([connection.socket], [connection.socket], [])
+            else:
+                self._socket.poll()
+            connection.consume_input()
+        result = connection.get_result()
+        if result is None:
+            raise psycopg.OperationalError("the server ended the connection")
+        if not last:
+            connection.get_result()  # None, which ends the results of one statement
+        return result
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
         """Run a shared statement for each of these rows of values, without waiting for each."""
         query = rewritten(statement)
         every = [query.bind(row) for row in rows]
         if every:
+            self._run_waiting()
             cursor = RawCursor(self.raw)
             cursor.executemany(query.text_for(every[0]).encode(), every)
             self._changes = max(0, cursor.rowcount)
@@ -115,13 +203,19 @@ class PostgresConnection:
 
     def command(self, statements: str) -> None:
         """Run statements without values, and forget what they find."""
+        self._run_waiting()
         result = self.raw.pgconn.exec_(statements.encode())
         if result.status not in _FINE:
             raise errors.error_from_result(result)
 
+    def _run_waiting(self) -> None:
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._exchange(waiting)
+
     def __enter__(self) -> Self:
         self._depth += 1
-        self.command(f"SAVEPOINT s{self._depth}")
+        self.later(f"SAVEPOINT s{self._depth}")
         return self
 
     def __exit__(
@@ -130,13 +224,21 @@ class PostgresConnection:
         name = f"s{self._depth}"
         self._depth -= 1
         if kind is None:
-            self.command(f"RELEASE {name}")
+            self.later(f"RELEASE {name}")
         elif not self.raw.closed:
             self.command(f"ROLLBACK TO {name}")
 
     def reset(self) -> None:
-        """Forget the savepoints of a transaction that ended."""
+        """Forget the savepoints of a transaction that ended, and what was to be sent in it."""
         self._depth = 0
+        self._waiting = []
+
+
+def _sent(statement: str, values: Sequence[Any], or_alone: bool = False) -> _Sent:
+    if not values:
+        return _Sent((statement, ()), [], [], or_alone)
+    data, types, formats = zip(*map(_dumped, values), strict=True)
+    return _Sent((statement, types), list(data), list(formats), or_alone)
 
 
 def _dumped(value: Any) -> tuple[Any, int, int]:

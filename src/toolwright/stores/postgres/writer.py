@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
 import psycopg
-from psycopg import errors, sql
+from psycopg import errors
 
 from toolwright.crash_seams import CommitSeam
 from toolwright.errors import StoreError, StoreUnavailable, ToolwrightError
@@ -34,6 +34,7 @@ PATIENCE = 30.0
 PAUSE = 0.05
 """Seconds before the first new try to connect; each next one is twice as long, up to a second."""
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_NOTE = "UPDATE commits SET number = $1 WHERE owner = $2"
 MOST_REPEATS = 10
 """How often a transaction is repeated that got into the way of another."""
 
@@ -51,10 +52,7 @@ class Writer:
         self._key = key = address.lock_key("writers")
         self._alone = f"SELECT pg_advisory_xact_lock({key})"
         self._shared = f"SELECT pg_advisory_xact_lock_shared({key})"
-        self._note = sql.SQL("UPDATE commits SET number = {{}} WHERE owner = {owner}").format(owner=sql.Literal(owner))
-        self._note_text = self._note.as_string()
-        # Those who write alone write what others may wait for.
-        self._tell = f"NOTIFY {channel_of(address)}, '{owner}'; "
+        self._channel = channel_of(address)
         self._connection = address.connect()
         commit = self._carry_out if seam is None else seam.around(self._carry_out)
         self._jobs = JobThread(address.shown, commit, self._close)
@@ -134,10 +132,12 @@ class Writer:
             try:
                 self._begin(jobs, writes, alone)
                 results = [job.work(self._connection) for job in jobs]
-                end = "COMMIT"
                 if writes:
-                    end = f"{self._note_text.format(self._number)}; {self._tell if alone else ''}COMMIT"
-                self._connection.command(end)
+                    self._connection.later(_NOTE, (self._number, self._owner))
+                    if alone:
+                        # Those who write alone write what others may wait for.
+                        self._connection.later("SELECT pg_notify($1, $2)", (self._channel, self._owner))
+                self._connection.run("COMMIT")
             except Exception as error:
                 self._connection.reset()
                 if isinstance(error, NeedsAlone) and not alone:
@@ -165,18 +165,22 @@ class Writer:
         return results
 
     def _begin(self, jobs: list[Job], writes: bool, alone: bool) -> None:
-        self._connection.alone = alone
+        """Begin a transaction, together with its first statement."""
+        connection = self._connection
+        connection.alone = alone
         if not writes:
-            statement = _READ
-            if any(job.settled for job in jobs):
+            settled = any(job.settled for job in jobs)
+            if settled:
                 # The lock is held until the moment that the transaction sees was chosen.
-                self._connection.command(f"SELECT pg_advisory_lock({self._key})")
-                statement += f"; SELECT pg_advisory_unlock({self._key})"
-        else:
-            statement = f"BEGIN; {self._alone if alone else self._shared}"
-            if self._sync == "normal" or not any(job.synced for job in jobs if job.writes):
-                statement += "; SET LOCAL synchronous_commit = off"
-        self._connection.command(statement)
+                connection.command(f"SELECT pg_advisory_lock({self._key})")
+            connection.later(_READ)
+            if settled:
+                connection.later(f"SELECT pg_advisory_unlock({self._key})")
+            return
+        connection.later("BEGIN")
+        connection.later(self._alone if alone else self._shared)
+        if self._sync == "normal" or not any(job.synced for job in jobs if job.writes):
+            connection.later("SET LOCAL synchronous_commit = off")
 
     def _roll_back(self) -> None:
         with contextlib.suppress(psycopg.Error):

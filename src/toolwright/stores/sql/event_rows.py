@@ -22,20 +22,25 @@ GAP = 1_000_000
 cut, some may be lost, and their numbers must not be given again."""
 OPENED = "opened"
 """The kind of the row that holds such a jump. It is no event."""
-_NOTE = (
+NOTE = (
     "INSERT INTO events (number, session, kind, at, scope, subject)"
     " VALUES ((SELECT coalesce(max(number), 0) FROM events) + ?, ?, ?, ?, ?, ?)"
 )
+"""Writes one row, of the values that `batch_row` and `call_rows` give."""
 _encode = msgspec.json.Encoder().encode
 
 
 def note_batch(connection: Connection, intents: Sequence[Intent]) -> None:
     """Write down that these calls of one batch are in the journal now."""
     if intents:
-        first = intents[0]
-        subject = [first.batch, first.parent, [(intent.key.call_id, intent.tool) for intent in intents]]
-        values = (1, first.key.session, "batch.started", first.queued_at, first.key.scope, text(subject))
-        connection.execute(_NOTE, values)
+        connection.execute(NOTE, batch_row(intents))
+
+
+def batch_row(intents: Sequence[Intent]) -> tuple[Any, ...]:
+    """The row that says that these calls of one batch are in the journal."""
+    first = intents[0]
+    subject = [first.batch, first.parent, [(intent.key.call_id, intent.tool) for intent in intents]]
+    return (1, first.key.session, "batch.started", first.queued_at, first.key.scope, text(subject))
 
 
 def note_call(connection: Connection, kind: str, key: CallKey, at: float | None = None) -> None:
@@ -44,7 +49,13 @@ def note_call(connection: Connection, kind: str, key: CallKey, at: float | None 
 
 
 def note_calls(connection: Connection, kind: str, keys: Sequence[CallKey], at: float) -> None:
-    """Write down an event of the same kind for each of these calls: one row for each session and scope."""
+    """Write down an event of the same kind for each of these calls."""
+    for row in call_rows(kind, keys, at):
+        connection.execute(NOTE, row)
+
+
+def call_rows(kind: str, keys: Sequence[CallKey], at: float) -> list[tuple[Any, ...]]:
+    """The rows of an event of the same kind for each of these calls: one for each session and scope."""
     places: dict[tuple[str, str], list[str]] = {}  # nearly always one
     for session, scope, call_id in keys:
         ids = places.get((session, scope))
@@ -52,14 +63,13 @@ def note_calls(connection: Connection, kind: str, keys: Sequence[CallKey], at: f
             places[session, scope] = [call_id]
         else:
             ids.append(call_id)
-    for (session, scope), ids in places.items():
-        connection.execute(_NOTE, (len(ids), session, kind, at, scope, text(ids)))
+    return [(len(ids), session, kind, at, scope, text(ids)) for (session, scope), ids in places.items()]
 
 
 def note_removal(connection: Connection, session: str) -> None:
     """Write down that a session was removed, and remove all other events of it."""
     # First the new row: the number of the newest one must not be given again.
-    connection.execute(_NOTE, (1, session, "session.removed", time.time(), "", None))
+    connection.execute(NOTE, (1, session, "session.removed", time.time(), "", None))
     connection.execute("DELETE FROM events WHERE session = ? AND number < (SELECT max(number) FROM events)", (session,))
 
 
@@ -67,7 +77,7 @@ def leave_gap(connection: Connection, at: float) -> None:
     """Let the next number be far beyond all that anybody was shown."""
     last = one(connection, "SELECT kind FROM events ORDER BY number DESC LIMIT 1")
     if last not in (None, OPENED):
-        connection.execute(_NOTE, (GAP, "", OPENED, at, "", None))
+        connection.execute(NOTE, (GAP, "", OPENED, at, "", None))
 
 
 def prune_events(connection: Connection, before: float, sessions: Iterable[str] | None, most: int) -> bool:

@@ -1,0 +1,87 @@
+"""What is sent to the server, and how it finds its rows: few exchanges, and by key."""
+
+import asyncio
+from contextlib import ExitStack
+
+import pytest
+from msgspec.structs import replace
+
+from tests.postgres_server import PostgresServer
+from tests.support import fail_after
+from toolwright.stores.contracts.journal import Ended
+from toolwright.stores.postgres.connection import PostgresConnection
+from toolwright.stores.postgres.store import PostgresStore
+from toolwright.testing.conformance.cases import call, intent, success
+
+
+@pytest.fixture
+async def store(postgres: PostgresServer):
+    with ExitStack() as stack:
+        schema = stack.enter_context(postgres.schema())
+        store = await PostgresStore.open(f"{postgres.url}?schema={schema}")
+        yield store
+        await store.close()
+
+
+@pytest.fixture
+def exchanges(monkeypatch):
+    """The statements of each exchange with the server, and how each was planned."""
+    seen: list[list[str]] = []
+    together, alone = PostgresConnection._exchange, PostgresConnection._send
+
+    def exchange(self, statements):
+        seen.append([sent.key[0] for sent in statements])
+        return together(self, statements)
+
+    def send(self, sent):
+        seen.append([sent.key[0]])
+        return alone(self, sent)
+
+    monkeypatch.setattr(PostgresConnection, "_exchange", exchange)
+    monkeypatch.setattr(PostgresConnection, "_send", send)
+    return seen
+
+
+@pytest.mark.promise("ENG-01")
+async def test_outcomes_and_the_next_starts_are_one_exchange_and_one_commit(store, exchanges):
+    keys = [call(str(n)) for n in range(16)]
+    first, later = keys[:8], keys[8:]
+    async with fail_after(60):
+        await store.journal.begin([intent(key) for key in keys])
+        # The sign of life has a connection of its own: what it sends is not meant.
+        store.life.stop()
+        exchanges.clear()
+        commits = store.commits
+        ended = store.journal.finish_all([Ended(key, success(key), 1.0, 2.0) for key in first])
+        begun = store.journal.start_all([(key, 2.0) for key in later])
+        await asyncio.gather(ended, begun)
+    assert store.commits - commits == 1
+    (sent,) = exchanges
+    assert sent[0] == "BEGIN"
+    assert sent[-1] == "COMMIT"
+
+
+@pytest.mark.promise("ENG-01")
+async def test_calls_are_found_by_their_keys_among_many_that_are_unfinished(store, exchanges):
+    """The planner knows nothing of a table that nobody analysed, and must not be able to choose another way."""
+    many = [replace(intent(call(f"other{n}")), position=n) for n in range(2_000)]
+    keys = [call(str(n)) for n in range(8)]
+    async with fail_after(60):
+        await store.journal.begin(many)
+        await store.journal.begin([intent(key) for key in keys])
+        exchanges.clear()
+        await store.journal.start_all([(key, 1.0) for key in keys])
+        await store.journal.finish_all([Ended(key, success(key), 1.0, 2.0) for key in keys])
+        changes = [each for sent in exchanges for each in sent if "UPDATE calls" in each]
+        assert len(changes) == 2
+        connection = store.address.connect()
+        for number, change in enumerate(changes):
+            # Without values, as the server plans a statement that it keeps.
+            connection.command(f"PREPARE kept{number} AS {change}")
+            nothing = ", ".join(["NULL"] * max(n for n in range(1, 15) if f"${n}" in change))
+            rows = connection.run(f"EXPLAIN EXECUTE kept{number} ({nothing})").fetchall()
+            plan = "\n".join(row for (row,) in rows)
+            assert "Index Scan using calls_pkey" in plan
+            assert "unfinished_calls" not in plan
+            assert "Seq Scan" not in plan
+        connection.raw.close()
