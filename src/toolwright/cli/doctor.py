@@ -24,7 +24,7 @@ from toolwright.extras import EXTRAS, how_to_install, missing_libraries
 from toolwright.private_files import private_mode
 from toolwright.session.secrets.master_keys import VARIABLE, EnvironmentKeys, KeyFile
 from toolwright.stores.contracts.inspection import StoreInspector
-from toolwright.stores.contracts.scheme import is_url
+from toolwright.stores.contracts.scheme import is_url, without_password
 from toolwright.stores.opening import inspect_store
 
 State = Literal["ok", "advice", "problem", "damage"]
@@ -174,7 +174,12 @@ async def _store(store: str) -> list[Finding]:
         inspector = inspect_store(store)
         if not await inspector.exists():
             return [
-                Finding("store", "advice", f"There is no store {store!r} yet", "it is made when it is first opened")
+                Finding(
+                    "store",
+                    "advice",
+                    f"There is no store {without_password(store)!r} yet",
+                    "it is made when it is first opened",
+                )
             ]
         number = await inspector.version()
         problems = await inspector.check()
@@ -182,7 +187,10 @@ async def _store(store: str) -> list[Finding]:
             Finding("store", "damage", line, "restore it from a copy; `toolwright db check` has details")
             for line in problems
         ]
-        return found or [Finding("store", "ok", f"{store} is sound, at version {number}"), *await _work(inspector)]
+        return found or [
+            Finding("store", "ok", f"{without_password(store)} is sound, at version {number}"),
+            *await _work(inspector),
+        ]
     except StoreError as error:
         said, _, remedy = str(error).rpartition("; ")
         state: State = "damage" if is_damage(error) else "problem"

@@ -14,6 +14,7 @@ from toolwright.clock import Clock
 from toolwright.drivers.contract import Driver, DriverScheme
 from toolwright.drivers.store import StoreDriver
 from toolwright.errors import DriverError
+from toolwright.stores.contracts.scheme import without_password
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,25 +54,17 @@ def open_driver(name: str | None, clock: Clock) -> Driver:
     scheme, separator, rest = name.partition("://") if isinstance(name, str) else ("", "", "")
     if not separator or not rest or not _NAME.fullmatch(scheme):
         raise DriverError(
-            f"The driver {shown(name)!r:.200} is not usable; use 'store', or a URL such as "
+            f"The driver {without_password(str(name))!r:.200} is not usable; use 'store', or a URL such as "
             "'temporal://127.0.0.1:7233/default?queue=agent'"
         )
     found = _schemes.get(scheme.lower()) or _load(scheme.lower())
     if found is None:
         known = sorted({STORE, "temporal", *_schemes, *(each.name for each in _offered())})
         raise DriverError(
-            f"The driver {shown(name)!r:.200} has the scheme {scheme!r}, which is not known "
+            f"The driver {without_password(str(name))!r:.200} has the scheme {scheme!r}, which is not known "
             f"(known: {', '.join(known)}); use one of these, or install the package that offers it"
         )
     return found.make(name, clock)
-
-
-def shown(url: object) -> str:
-    """A URL as it may be shown: what stands before the host may be a password."""
-    text = str(url)
-    scheme, separator, rest = text.partition("://")
-    place, slash, path = rest.partition("/")
-    return f"{scheme}://…@{place.rpartition('@')[2]}{slash}{path}" if separator and "@" in place else text
 
 
 def _load(name: str) -> DriverScheme | None:

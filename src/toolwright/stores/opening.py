@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from toolwright.clock import Clock
 from toolwright.errors import StoreError
 from toolwright.extras import require_extra
-from toolwright.stores.contracts.scheme import SCHEME_NAME, StoreOptions, StoreScheme, is_url
+from toolwright.stores.contracts.scheme import SCHEME_NAME, StoreOptions, StoreScheme, is_url, without_password
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -84,7 +84,8 @@ def _is_a_file_name(text: str) -> bool:
 def _find(location: object) -> tuple[StoreScheme, str]:
     text = str(location)
     if not isinstance(location, (str, Path)) or not text or "\0" in text or not _is_a_file_name(text):
-        raise StoreError(f"The store {location!r} is not usable; use the path of a file, ':memory:', or a Store")
+        shown = without_password(text) if isinstance(location, (str, Path)) else location
+        raise StoreError(f"The store {shown!r} is not usable; use the path of a file, ':memory:', or a Store")
     if text == MEMORY:
         raise StoreError("A store in memory is its runtime's alone; use the path of a file, or a URL")
     name = text.partition("://")[0].lower() if is_url(text) else "sqlite"
@@ -92,7 +93,7 @@ def _find(location: object) -> tuple[StoreScheme, str]:
     if scheme is None:
         known = sorted({"postgresql", "sqlite", *schemes, *(each.name for each in _offered())})
         raise StoreError(
-            f"The store {_without_password(text)!r} has the scheme {name!r}, which is not known "
+            f"The store {without_password(text)!r} has the scheme {name!r}, which is not known "
             f"(known: {', '.join(known)}); use a path, or sqlite:///path, or install the package that offers it"
         )
     return scheme, text
@@ -129,10 +130,3 @@ def _offered() -> Iterable[EntryPoint]:
     from importlib.metadata import entry_points
 
     return entry_points(group=GROUP)
-
-
-def _without_password(url: str) -> str:
-    """A URL that may be shown: the part before the host may hold a password."""
-    scheme, _, rest = url.partition("://")
-    place, slash, path = rest.partition("/")
-    return f"{scheme}://…@{place.rpartition('@')[2]}{slash}{path}" if "@" in place else url

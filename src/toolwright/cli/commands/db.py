@@ -18,6 +18,7 @@ from toolwright.cli.input import options
 from toolwright.cli.input.stores import require_store
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.inspection import Pruned, Stats
+from toolwright.stores.contracts.scheme import without_password
 from toolwright.stores.opening import inspect_store
 
 
@@ -45,7 +46,7 @@ def check(db: options.Db = None, as_json: options.Json = False) -> None:
         if as_json:
             print_json({"sound": not told, "problems": told})
         elif not told:
-            echo(f"{store} is sound.")
+            echo(f"{without_password(store)} is sound.")
         else:
             for line in told:
                 complain(line)
@@ -105,9 +106,9 @@ def migrate(db: options.Db = None, as_json: options.Json = False) -> None:
         if as_json:
             print_json({"before": was, "after": now})
         elif was == now:
-            echo(f"{store} is up to date, at version {now}.")
+            echo(f"{without_password(store)} is up to date, at version {now}.")
         else:
-            echo(f"{store} went from version {was} to {now}.")
+            echo(f"{without_password(store)} went from version {was} to {now}.")
 
 
 def _pruned(counts: Pruned) -> str:

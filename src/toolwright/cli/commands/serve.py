@@ -18,6 +18,7 @@ from toolwright.cli.input.apps import load_app
 from toolwright.cli.input.stores import named_store
 from toolwright.cli.run_turns import user_name
 from toolwright.extras import how_to_install, missing_libraries
+from toolwright.stores.contracts.scheme import without_password
 from toolwright.stores.opening import MEMORY
 
 _ACCESS = "Who may reach it"
@@ -119,7 +120,7 @@ async def _serve(
     service = create_app(app, store, hosts=hosts, origins=origins, worker=background, driver=driver)
 
     async def started(url: str) -> None:
-        where = "in memory" if store == MEMORY else f"from {store}"
+        where = "in memory" if store == MEMORY else f"from {without_password(store)}"
         say(f"Serving {where} at {url}", "http.started")
         if say.to_people and _is_loopback(host):
             link = await (await service.sign_in.tokens()).link(user_name() or "link", ["admin"])

@@ -26,6 +26,7 @@ from toolwright.cli.input import options
 from toolwright.cli.input.apps import load_app
 from toolwright.cli.input.stores import opened, store_to_fill
 from toolwright.stores.contracts.background_run import BackgroundRun
+from toolwright.stores.contracts.scheme import without_password
 from toolwright.stores.opening import inspect_store
 from toolwright.tools.registry import Catalogue
 from toolwright.tools.turn_protocols import TurnAction
@@ -178,7 +179,7 @@ async def _work(
             if health is not None:
                 health.watch(worker)
                 say(f"Health and metrics: {health.url}/healthz, {health.url}/metrics", "worker.health")
-            begun = f"{worker.name} runs up to {worker.capacity} at once from {store}"
+            begun = f"{worker.name} runs up to {worker.capacity} at once from {without_password(store)}"
             say(begun, "worker.started", worker=worker.name)
             last: set[asyncio.Future[Any]] = {told, worker.lost}
             await asyncio.wait(last, return_when=asyncio.FIRST_COMPLETED)

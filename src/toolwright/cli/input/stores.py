@@ -16,6 +16,7 @@ from toolwright.cli.exits import BadInput
 from toolwright.cli.input.project import find_project
 from toolwright.errors import ServiceError
 from toolwright.runtime.runtime import Runtime
+from toolwright.stores.contracts.scheme import without_password
 from toolwright.stores.opening import MEMORY, inspect_store
 
 T = TypeVar("T")
@@ -46,7 +47,7 @@ def require_store(db: str | None) -> str:
             "in pyproject.toml"
         )
     if not asyncio.run(inspect_store(found).exists()):
-        raise BadInput(f"There is no store {found!r}; check the path")
+        raise BadInput(f"There is no store {without_password(found)!r}; check the path")
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Literal, Protocol
+from urllib.parse import unquote
 
 from msgspec import Struct
 
@@ -13,6 +14,9 @@ from toolwright.stores.contracts.inspection import StoreInspector
 from toolwright.stores.contracts.store import Store
 
 SCHEME_NAME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+SECRET_OPTIONS = frozenset({"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"})
+"""The options of a URL whose values are never shown."""
+_QUERY = re.compile(r"\?(?=[\w%]+=)")
 
 
 class StoreOptions(Struct, frozen=True, kw_only=True):
@@ -60,3 +64,23 @@ def file_of(location: str | Path) -> Path | None:
     if not is_url(text):
         return Path(text)
     return Path(text.partition("://")[2].removeprefix("/")) if text.lower().startswith("sqlite://") else None
+
+
+def without_password(location: str | Path) -> str:
+    """A location as it may be shown. What stands before the host of a URL is hidden, also where a character of the
+    password should have been encoded and was not.
+    """
+    text = str(location)
+    scheme, _, rest = text.partition("://")
+    if not is_url(text) or scheme.lower() == "sqlite":
+        return text
+    # A password may have a question mark, so the options begin after the user.
+    options = _QUERY.search(rest, rest.find("@") + 1)
+    place, query = (rest[: options.start()], rest[options.end() :]) if options else (rest, "")
+    if "@" in place:
+        place = f"…@{place.rpartition('@')[2]}"
+    pieces = [piece.partition("=") for piece in query.split("&")]
+    shown = "&".join(
+        f"{name}{mark}{'…' if unquote(name).lower() in SECRET_OPTIONS else value}" for name, mark, value in pieces
+    )
+    return f"{scheme}://{place}{'?' if options else ''}{shown}"
