@@ -36,6 +36,11 @@ SETTINGS = {
     "wal_level": "minimal",
 }
 
+_LET_IN = """
+host all with_password all scram-sha-256
+host all not_let_in all reject
+"""
+
 
 _EMPTY = """
 DO $$
@@ -72,6 +77,15 @@ class PostgresServer:
         self.port = 0
         self.pid = 0
 
+    @staticmethod
+    @contextmanager
+    def folder() -> Iterator[Path]:
+        """A folder for a moment, which a server may write to."""
+        with tempfile.TemporaryDirectory(prefix="pg-") as made:
+            if os.geteuid() == 0:
+                os.chown(made, *_other_user())
+            yield Path(made)
+
     def make(self) -> None:
         """Make the data of a new server."""
         if os.geteuid() == 0:  # the server refuses to be root's
@@ -80,6 +94,8 @@ class PostgresServer:
         made = self._run("initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
         if made.returncode:
             raise RuntimeError(f"initdb failed: {made.stderr.decode()}")
+        rules = self._data / "pg_hba.conf"
+        rules.write_text(_LET_IN + rules.read_text())
 
     def start(self) -> None:
         """Start the server, at the port that it had before, and wait until it answers."""

@@ -11,14 +11,15 @@ import os
 import re
 import weakref
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import unquote
 
 import psycopg
 from psycopg import sql
 
 from toolwright.errors import StoreError
+from toolwright.stores.contracts.scheme import SECRET_OPTIONS, without_password
 from toolwright.stores.postgres.connection import PostgresConnection
-from toolwright.stores.postgres.faults import cannot_connect
+from toolwright.stores.postgres.faults import cannot_open
 
 SCHEMA = "toolwright"
 """The schema of a store whose URL names none."""
@@ -28,16 +29,19 @@ OLDEST = 140_000
 """The oldest server that can be used, as it counts its versions."""
 CONNECT = 10
 """Seconds that connecting to one host may take."""
-_PASSWORD = re.compile(r"(?<=://)[^/@]*@|(?<=[?&])(password|sslpassword)=[^&]*")
+POOL_CHECKS = 5
+"""How often a connection is tested that seems to come from a pooler."""
+_USER = re.compile(r"[^@/]*@")
 # A connection that nobody answers on is given up after about 15 seconds.
 _KEEPALIVE = {"keepalives_idle": "5", "keepalives_interval": "2", "keepalives_count": "4", "tcp_user_timeout": "15000"}
 _SETTINGS = {
-    "client_encoding": "UTF8",
     # A program that is stopped in the middle of a transaction must not block the others for ever.
     "idle_in_transaction_session_timeout": "15s",
     "lock_timeout": "30s",
     "statement_timeout": "0",
+    "idle_session_timeout": "0",
     "default_transaction_isolation": "read committed",
+    "standard_conforming_strings": "on",
     "bytea_output": "hex",
     "timezone": "UTC",
     # The statements are few, and each finds its rows by an index that was made for it. Planning them again and again
@@ -46,34 +50,63 @@ _SETTINGS = {
     "enable_seqscan": "off",
     "jit": "off",
 }
+_SINCE_17 = {"transaction_timeout": "0"}
+# Acknowledged writes must be on the disk; a writer that needs less says so in its transaction.
+_SYNCED = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 
 
 class Address:
     """The server, the database and the schema of a store."""
 
     def __init__(self, url: str) -> None:
-        given, _, query = url.partition("?")
+        self.url, self.shown = url, without_password(url)
+        scheme, _, rest = url.partition("://")
+        found = _USER.match(rest)
+        user, rest = (found.group()[:-1], rest[found.end() :]) if found else ("", rest)
+        place, _, query = rest.partition("?")
+        if "@" in place:
+            raise self._unusable(
+                "a character of the user or the password is not encoded", "write @ as %40, / as %2F, ? as %3F, % as %25"
+            )
+        hidden = dict(zip(("user", "password"), user.split(":", 1), strict=False))
+        options, self.schema = [], SCHEMA
+        for piece in filter(None, query.split("&")):
+            name, _, value = piece.partition("=")
+            if name == "schema":
+                self.schema = self._decoded(value)
+            elif unquote(name) in SECRET_OPTIONS:
+                hidden[unquote(name)] = value
+            else:
+                options.append(piece)
         try:
-            options = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
-            self.schema = options.pop("schema", SCHEMA)
-            rest = f"?{urlencode(options)}" if options else ""
-            self._parts: dict[str, Any] = {**_KEEPALIVE, **psycopg.conninfo.conninfo_to_dict(given + rest)}
-        except (ValueError, psycopg.Error) as error:
-            raise StoreError(
-                f"The store {without_password(url)!r} is not usable: {str(error).strip() or 'it is no such URL'}; "
-                "write postgresql://user@host/database"
-            ) from error
+            # Without what must not be shown, which libpq would repeat in its errors.
+            shown = f"{scheme.lower()}://{place}{'?' if options else ''}{'&'.join(options)}"
+            given: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(shown)
+        except psycopg.Error as error:
+            raise self._unusable(str(error).strip(), "write postgresql://user@host/database") from error
+        given |= {name: self._decoded(value) for name, value in hidden.items() if value}
         if not self.schema or "\0" in self.schema or len(self.schema.encode("utf-8", "replace")) > LONGEST_NAME:
             raise StoreError(
                 f"The schema {self.schema!r:.100} is not usable; use a name of at most {LONGEST_NAME} bytes"
             )
-        self._parts.setdefault("connect_timeout", str(CONNECT))
-        self._parts.setdefault("application_name", "toolwright")
-        if "," in str(self._parts.get("host", "")):
+        defaults = {**_KEEPALIVE, "connect_timeout": str(CONNECT), "application_name": "toolwright"}
+        if "," in str(given.get("host", "")):
             # Of several hosts, the one that can be written to.
-            self._parts.setdefault("target_session_attrs", "read-write")
-        self.url = url
-        self.shown = without_password(url)
+            defaults["target_session_attrs"] = "read-write"
+        self._parts = {**defaults, **given, "client_encoding": "UTF8"}
+        self._pooled = False
+
+    def _decoded(self, text: str) -> str:
+        try:
+            decoded = unquote(text, errors="strict")
+        except UnicodeDecodeError:
+            raise self._unusable("a part of it is not UTF-8", "encode its bytes as %XX") from None
+        if "\0" in decoded:
+            raise self._unusable("a part of it has the character U+0000", "leave that out")
+        return decoded
+
+    def _unusable(self, reason: str, remedy: str) -> StoreError:
+        return StoreError(f"The store {self.shown!r} is not usable: {reason}; {remedy}")
 
     def lock_key(self, name: str) -> int:
         """The number of an advisory lock of this store: those of other schemas and programs are others."""
@@ -85,36 +118,68 @@ class Address:
 
         Raises:
             StoreUnavailable: the server cannot be reached, or takes no connections now.
-            StoreError: it refuses this program.
+            StoreError: it refuses this program, or cannot be used.
         """
         try:
-            raw = psycopg.connect(**self._parts, autocommit=True)
+            raw = psycopg.connect(**self._parts, autocommit=True, prepare_threshold=None)
         except psycopg.Error as error:
-            raise cannot_connect(self.shown, error) from error
+            raise cannot_open(self.shown, error) from error
         try:
-            if raw.info.server_version < OLDEST:
+            version, encoding = raw.info.server_version, raw.info.parameter_status("server_encoding")
+            if version < OLDEST:
                 raise StoreError(
-                    f"The store {self.shown!r} is on PostgreSQL {raw.info.server_version // 10_000}; version 14 is the "
-                    "oldest that can be used"
+                    f"The store {self.shown!r} is on PostgreSQL {version // 10_000}; version {OLDEST // 10_000} is the "
+                    "oldest that can be used; upgrade the server"
                 )
-            settings = sql.SQL("; ").join(
+            if encoding != "UTF8":
+                raise StoreError(
+                    f"The store {self.shown!r} cannot be opened: its database has the encoding {encoding!r}, which "
+                    "cannot hold every text; create one with ENCODING 'UTF8'"
+                )
+            self._require_session(raw)
+            settings = {**_SETTINGS, **(_SINCE_17 if version >= 170_000 else {}), "search_path": self.schema}
+            assignments = [
                 sql.SQL("SET {} = {}").format(sql.Identifier(name), sql.Literal(value))
-                for name, value in _SETTINGS.items()
-            )
-            raw.execute(settings + sql.SQL("; SET search_path = {}").format(sql.Identifier(self.schema)))
+                if name != "search_path"
+                else sql.SQL("SET search_path = {}").format(sql.Identifier(value))
+                for name, value in settings.items()
+            ]
+            raw.execute(sql.SQL("; ").join([*assignments, sql.SQL(_SYNCED)]))
         except psycopg.Error as error:
             raw.close()
-            raise cannot_connect(self.shown, error) from error
+            raise cannot_open(self.shown, error) from error
         except BaseException:
             raw.close()
             raise
         _connections.add(raw)
         return PostgresConnection(raw)
 
+    def _require_session(self, raw: psycopg.Connection[Any]) -> None:
+        """Refuse a pooler that gives each transaction another session of the server: settings, locks and `LISTEN`
+        would be lost, or reach other programs.
 
-def without_password(url: str) -> str:
-    """A URL that may be shown."""
-    return _PASSWORD.sub(lambda found: "…@" if found.group().endswith("@") else f"{found.group(1)}=…", url)
+        Nothing was set yet. A pooler makes up the number of its sessions, so that it differs from the server's; then
+        another connection occupies the session that is free after a statement.
+        """
+        if self._pooled or _session(raw) == raw.info.backend_pid:
+            return
+        with psycopg.connect(**self._parts, prepare_threshold=None) as other:
+            for _ in range(POOL_CHECKS):
+                before, theirs = _session(raw), _session(other)  # within a transaction, which stays open meanwhile
+                if before == theirs or _session(raw) != before:
+                    raise StoreError(
+                        f"The store {self.shown!r} cannot be opened: a pooler stands before the server, and changes "
+                        "the session with each transaction; let it keep one for each client (PgBouncer: "
+                        "pool_mode = session), or connect to the server"
+                    )
+                other.rollback()
+        self._pooled = True
+
+
+def _session(raw: psycopg.Connection[Any]) -> int:
+    row = raw.execute("SELECT pg_backend_pid()").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 _connections: weakref.WeakSet[psycopg.Connection[Any]] = weakref.WeakSet()

@@ -17,7 +17,7 @@ from toolwright.stores.contracts.inspection import Named, PastBatch, PastCall, P
 from toolwright.stores.contracts.waits import APPROVALS, WaitKind
 from toolwright.stores.postgres.address import Address
 from toolwright.stores.postgres.connection import PostgresConnection
-from toolwright.stores.postgres.faults import is_lost, reason
+from toolwright.stores.postgres.faults import cannot_open
 from toolwright.stores.postgres.life import ServerLiveness, lease_time
 from toolwright.stores.postgres.schema import find_version, require_current
 from toolwright.stores.postgres.store import PostgresStore
@@ -155,7 +155,6 @@ class PostgresInspector:
                 connection.raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")  # one moment for all
             return work(connection)
         except psycopg.Error as error:
-            kind = StoreUnavailable if is_lost(error) else StoreError
-            raise kind(f"The store {self._address.shown!r} cannot be used: {reason(error)}") from error
+            raise cannot_open(self._address.shown, error) from error
         finally:
             connection.raw.close()

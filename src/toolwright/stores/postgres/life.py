@@ -21,6 +21,7 @@ import psycopg
 from toolwright.errors import StoreError
 from toolwright.stores.postgres.address import Address
 from toolwright.stores.postgres.connection import PostgresConnection
+from toolwright.stores.postgres.faults import cannot_open
 from toolwright.stores.postgres.values import Integers, Texts
 from toolwright.stores.sql.connection import Connection
 
@@ -109,9 +110,9 @@ class Life:
             key = self._address.lock_key(f"owner {self._owner}")
             connection.run("SELECT pg_advisory_lock_shared($1)", (key,))
             self._renew(connection)
-        except BaseException:
+        except psycopg.Error as error:
             connection.raw.close()
-            raise
+            raise cannot_open(self._address.shown, error) from error
         return connection
 
     def _renew(self, connection: PostgresConnection) -> None:

@@ -9,15 +9,29 @@ from __future__ import annotations
 import secrets
 from importlib.resources import files
 
-from psycopg import sql
+from psycopg import errors, sql
 
-from toolwright.errors import StoreError
+from toolwright.errors import StoreDamaged, StoreError
 from toolwright.stores.postgres.address import Address
 from toolwright.stores.postgres.connection import PostgresConnection
 from toolwright.stores.sql.codec import one
 
 VERSION = 1
 """The version of the schema this code writes."""
+_MISSING = """
+SELECT relname, CASE WHEN relkind = 'S' THEN 'USAGE' ELSE 'SELECT, INSERT, UPDATE, DELETE' END
+FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE nspname = ? AND CASE
+    WHEN relkind IN ('r', 'p') THEN NOT (
+        has_table_privilege(pg_class.oid, 'SELECT') AND has_table_privilege(pg_class.oid, 'INSERT')
+        AND has_table_privilege(pg_class.oid, 'UPDATE') AND has_table_privilege(pg_class.oid, 'DELETE'))
+    WHEN relkind = 'v' THEN NOT has_table_privilege(pg_class.oid, 'SELECT')
+    -- The sequence of an identity column needs no privilege.
+    WHEN relkind = 'S' THEN NOT has_sequence_privilege(pg_class.oid, 'USAGE') AND NOT EXISTS (
+        SELECT 1 FROM pg_depend WHERE pg_depend.objid = pg_class.oid AND deptype = 'i')
+    ELSE false END
+ORDER BY relname
+"""
 _HERE = files("toolwright.stores.postgres")
 
 
@@ -29,6 +43,7 @@ def bring_up_to_date(connection: PostgresConnection, address: Address) -> None:
     """
     version = find_version(connection, address)
     if version == VERSION:
+        _require_privileges(connection, address)
         return
     if version is None:
         _require_empty(connection, address)
@@ -44,9 +59,16 @@ def bring_up_to_date(connection: PostgresConnection, address: Address) -> None:
             f"The store {address.shown!r} is of an older version (schema {version}, this one knows {VERSION}), and a "
             "program has it open; end that first, and it is brought up to date"
         )
-    for number, statements in _migrations():
-        if number > version:
-            connection.raw.execute(statements)
+    try:
+        for number, statements in _migrations():
+            if number > version:
+                connection.raw.execute(statements)
+    except errors.InsufficientPrivilege as error:
+        raise StoreError(
+            f"The store {address.shown!r} is of an older version (schema {version}, this one knows {VERSION}), and "
+            f"this user may not change it ({error.diag.message_primary}); run `toolwright db migrate` as its owner, "
+            "and grant again what is new"
+        ) from error
     connection.execute("UPDATE toolwright_schema SET version = ?", (VERSION,))
 
 
@@ -56,16 +78,37 @@ def find_version(connection: PostgresConnection, address: Address) -> int | None
     Raises:
         StoreError: it is a newer toolwright's.
     """
+    schema = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = ?"
+    if one(connection, schema, (address.schema,)) is False:
+        raise StoreError(
+            f"The store {address.shown!r} cannot be opened: this user may not use the schema {address.schema!r}; grant "
+            "USAGE on it, as docs/postgres.md says"
+        )
     table = "SELECT 1 FROM pg_tables WHERE schemaname = ? AND tablename = 'toolwright_schema'"
     if one(connection, table, (address.schema,)) is None:
         return None
-    version = int(one(connection, "SELECT version FROM toolwright_schema"))
+    found = one(connection, "SELECT version FROM toolwright_schema")
+    if found is None:
+        raise _incomplete(address, "its version")
+    version = int(found)
     if version > VERSION:
         raise StoreError(
             f"The store {address.shown!r} was written by a newer toolwright (schema {version}, this one knows "
             f"{VERSION}); upgrade toolwright"
         )
     return version
+
+
+def find_secret(connection: PostgresConnection, address: Address) -> bytes:
+    """The secret that the keys of waits are signed with.
+
+    Raises:
+        StoreDamaged: it is not there.
+    """
+    found = one(connection, "SELECT value FROM meta WHERE name = 'secret'")
+    if found is None:
+        raise _incomplete(address, "the secret of its keys")
+    return bytes(found)
 
 
 def require_current(connection: PostgresConnection, address: Address) -> None:
@@ -98,6 +141,22 @@ def _require_empty(connection: PostgresConnection, address: Address) -> None:
             f"The store {address.shown!r} cannot be opened: the schema {address.schema!r} belongs to another program "
             f"(it has {found!r}); name another by ?schema=…"
         )
+
+
+def _require_privileges(connection: PostgresConnection, address: Address) -> None:
+    """Refuse a store that this user may use a part of: half of a batch could be written, and the other not."""
+    missing = connection.execute(_MISSING, (address.schema,)).fetchall()
+    if missing:
+        told = ", ".join(f"{needed} on {name!r}" for name, needed in missing[:3])
+        raise StoreError(
+            f"The store {address.shown!r} cannot be opened: this user has not {told}"
+            f"{' and more' if len(missing) > 3 else ''} of the schema {address.schema!r}; grant it, as "
+            "docs/postgres.md says"
+        )
+
+
+def _incomplete(address: Address, what: str) -> StoreDamaged:
+    return StoreDamaged(f"The store {address.shown!r} lacks {what}; restore the whole schema from a backup")
 
 
 def _migrations() -> list[tuple[int, str]]:

@@ -20,15 +20,14 @@ from toolwright.stores.contracts.sessions import Sealed
 from toolwright.stores.postgres.address import Address
 from toolwright.stores.postgres.batches import PostgresBatches
 from toolwright.stores.postgres.connection import PostgresConnection
-from toolwright.stores.postgres.faults import cannot_connect, reason
+from toolwright.stores.postgres.faults import cannot_open
 from toolwright.stores.postgres.life import LeaseTime, Life, lease_time, sweep
 from toolwright.stores.postgres.listener import Listener
-from toolwright.stores.postgres.schema import bring_up_to_date
+from toolwright.stores.postgres.schema import bring_up_to_date, find_secret
 from toolwright.stores.postgres.writer import Sync, Writer
 from toolwright.stores.sql.calls.journal import SqlJournalStore
 from toolwright.stores.sql.calls.waits import SqlWaitStore
 from toolwright.stores.sql.changes import Changes
-from toolwright.stores.sql.codec import one
 from toolwright.stores.sql.connection import Connection
 from toolwright.stores.sql.sessions.secrets import fingerprints_of
 from toolwright.stores.sql.sessions.services import SqlServiceStores
@@ -66,7 +65,7 @@ class PostgresStore:
         self.journal = SqlJournalStore(self._writer, self.life, self.owner, PostgresBatches(self.owner))
         self.waits = SqlWaitStore(self._writer, self.owner, secret)
         self._listener = Listener(address, self.owner)
-        reader = functools.partial(Writer, address, self.owner, sync)
+        reader = functools.partial(Writer, address, self.owner, sync, at_once=False)
         self._changes = changes = Changes(self._writer, self.owner, reader, clock, lease_time)
         self.services = SqlServiceStores(
             changes, self.life, self.owner, self._snapshot, read_settled=self._writer.read_settled
@@ -152,12 +151,9 @@ class PostgresStore:
                 bring_up_to_date(connection, self.address)
                 sweep(connection)
                 connection.execute("INSERT INTO commits (owner, number) VALUES (?, 0)", (self.owner,))
-                secret = bytes(one(connection, "SELECT value FROM meta WHERE name = 'secret'"))
-                return secret, fingerprints_of(connection)
-        except psycopg.OperationalError as error:
-            raise cannot_connect(self.address.shown, error) from error
+                return find_secret(connection, self.address), fingerprints_of(connection)
         except psycopg.Error as error:
-            raise StoreError(f"The store {self.address.shown!r} cannot be opened: {reason(error)}") from error
+            raise cannot_open(self.address.shown, error) from error
         finally:
             connection.raw.close()
 
@@ -172,9 +168,7 @@ def at_one_moment(address: Address, work: Callable[[PostgresConnection], T]) -> 
     try:
         connection.raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         return work(connection)
-    except psycopg.OperationalError as error:
-        raise cannot_connect(address.shown, error) from error
     except psycopg.Error as error:
-        raise StoreError(f"The store {address.shown!r} cannot be read: {reason(error)}") from error
+        raise cannot_open(address.shown, error) from error
     finally:
         connection.raw.close()

@@ -1,0 +1,47 @@
+"""The commands on a store in PostgreSQL: what they print has no password, and no traceback."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.postgres_server import PostgresServer
+
+PASSWORD = "s3same"
+
+
+@pytest.fixture
+def url(postgres: PostgresServer) -> Iterator[str]:
+    postgres.execute(
+        f"CREATE ROLE with_password LOGIN PASSWORD '{PASSWORD}'; GRANT CREATE ON DATABASE postgres TO with_password"
+    )
+    yield f"postgresql://with_password:{PASSWORD}@127.0.0.1:{postgres.port}/postgres?schema=of_commands"
+    postgres.execute("DROP OWNED BY with_password; DROP ROLE with_password")
+
+
+@pytest.mark.promise("ENG-01")
+def test_no_command_shows_the_password(run: Run, project: Path, url: str):
+    told = [run("db", "check", "--db", url)]
+    assert "There is no store 'postgresql://…@127.0.0.1:" in told[0].err
+    told.append(run("call", "add", "a=1", "--tools", "kit.py", "--db", url))
+    assert told[-1].code == 0
+    for command, said in (("check", "is sound"), ("migrate", "is up to date")):
+        told.append(run("db", command, "--db", url))
+        assert said in told[-1].out
+    told.append(run("doctor", "--db", url))
+    assert "is sound, at version" in told[-1].out
+    for wrong, said in (
+        (url.replace(PASSWORD, f"no-{PASSWORD}"), "the password is wrong"),
+        (url.replace(PASSWORD, f"{PASSWORD}/{PASSWORD}"), "is not encoded"),
+        (url.replace("/postgres?", "/nowhere?"), "There is no store"),
+        (f"postgresql://x:{PASSWORD}@127.0.0.1:1/x", "check that the server runs"),
+        (f"mysql://x:{PASSWORD}@127.0.0.1:1/x", "not known"),
+    ):
+        for command in (("db", "check"), ("batches",), ("call", "add", "a=1", "--tools", "kit.py")):
+            told.append(run(*command, "--db", wrong))
+            assert told[-1].code != 0
+            assert said in told[-1].err or (said, command[0]) == ("There is no store", "call")
+    for ended in told:
+        assert PASSWORD not in ended.out + ended.err
+        assert "Traceback" not in ended.err
