@@ -132,8 +132,8 @@ def _explain(error: psycopg.Error) -> str:
     for sign, words in _PASSING_WORDS + _REFUSING_WORDS:
         if sign in told:
             return words.format(_first_line(next(line for line in told.splitlines() if sign in line)))
-    if (words := _names_nothing(told)) is not None:
-        return words.format(_first_line(told))
+    if nothing := _names_nothing(told):
+        return nothing.format(_first_line(told))
     first = (told.splitlines() or [type(error).__name__])[0].removeprefix("connection failed: ")
     return f"{first}; {'check that the server runs, and the address' if error.sqlstate is None else 'correct that'}"
 

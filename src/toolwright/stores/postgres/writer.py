@@ -21,7 +21,7 @@ from psycopg import errors
 from toolwright.crash_seams import CommitSeam
 from toolwright.errors import StoreError, StoreUnavailable, ToolwrightError
 from toolwright.stores.postgres.address import Address
-from toolwright.stores.postgres.connection import NeedsAlone
+from toolwright.stores.postgres.connection import NeedsAlone, PostgresConnection
 from toolwright.stores.postgres.faults import is_lost, store_error
 from toolwright.stores.postgres.listener import channel_of
 from toolwright.stores.sql.connection import Connection
@@ -36,13 +36,19 @@ PAUSE = 0.05
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _NOTE = "UPDATE commits SET number = $1 WHERE owner = $2"
 MOST_REPEATS = 10
-"""How often a transaction is repeated that got into the way of another."""
+"""How often a transaction is repeated that got into the way of another, or that somebody cancelled."""
+_REPEATED = (errors.DeadlockDetected, errors.SerializationFailure, errors.QueryCanceled)
 
 
 class Writer:
-    """`JobQueue` on one connection, which is opened again when it is lost."""
+    """`JobQueue` on one connection, which is opened again when it is lost.
 
-    def __init__(self, address: Address, owner: str, sync: Sync, seam: CommitSeam | None = None) -> None:
+    It is opened with the first job where that is not to happen `at_once`.
+    """
+
+    def __init__(
+        self, address: Address, owner: str, sync: Sync, seam: CommitSeam | None = None, *, at_once: bool = True
+    ) -> None:
         self._address = address
         self._owner = owner
         self._sync = sync
@@ -53,7 +59,7 @@ class Writer:
         self._alone = f"SELECT pg_advisory_xact_lock({key})"
         self._shared = f"SELECT pg_advisory_xact_lock_shared({key})"
         self._channel = channel_of(address)
-        self._connection = address.connect()
+        self._connection: PostgresConnection | None = address.connect() if at_once else None
         commit = self._carry_out if seam is None else seam.around(self._carry_out)
         self._jobs = JobThread(address.shown, commit, self._close)
 
@@ -96,8 +102,10 @@ class Writer:
         await self._jobs.close()
 
     def _close(self) -> None:
-        with contextlib.suppress(psycopg.Error):
-            self._connection.raw.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(psycopg.Error):
+                connection.raw.close()
 
     def _carry_out(self, jobs: list[Job]) -> None:
         """Do jobs in one transaction, and where that fails, each alone."""
@@ -120,53 +128,55 @@ class Writer:
         """The results of jobs, whose transaction was committed: a lost connection is opened again, and it is repeated.
 
         Raises:
-            StoreUnavailable: the server was away for too long.
+            StoreUnavailable: the server was away, or could only be read, for too long.
         """
-        until = time.monotonic() + PATIENCE
+        patience = _Patience()
         writes = any(job.writes for job in jobs)
         alone = not all(job.shared for job in jobs if job.writes)
         self._number += writes
-        repeats = 0
+        repeats, sent = 0, False
+        results: list[Any] = []
         while True:
-            results: list[Any] | None = None
+            connection = self._connect(patience, sent)
             try:
-                self._begin(jobs, writes, alone)
-                results = [job.work(self._connection) for job in jobs]
+                # Sent, but not answered before the connection was lost.
+                if sent and self._is_committed(connection):
+                    break
+                sent = False
+                self._begin(connection, jobs, writes, alone)
+                results = [job.work(connection) for job in jobs]
                 if writes:
-                    self._connection.later(_NOTE, (self._number, self._owner))
+                    connection.later(_NOTE, (self._number, self._owner))
                     if alone:
                         # Those who write alone write what others may wait for.
-                        self._connection.later("SELECT pg_notify($1, $2)", (self._channel, self._owner))
-                self._connection.run("COMMIT")
-            except Exception as error:
-                self._connection.reset()
-                if isinstance(error, NeedsAlone) and not alone:
-                    self._roll_back()
-                    alone = True
-                    continue
-                if not isinstance(error, psycopg.Error):
-                    self._roll_back()
-                    raise
-                if is_lost(error) or self._connection.raw.closed:
-                    self._reconnect(until, error)
-                    if results is not None and writes and self._is_committed():
-                        break
-                    continue
-                self._roll_back()
-                repeats += 1
-                if not isinstance(error, (errors.DeadlockDetected, errors.SerializationFailure)) or (
-                    repeats > MOST_REPEATS
-                ):
-                    raise
-            else:
+                        connection.later("SELECT pg_notify($1, $2)", (self._channel, self._owner))
+                sent = writes
+                connection.run("COMMIT")
                 break
+            except psycopg.Error as error:
+                if is_lost(error) or connection.raw.closed:
+                    self._close()
+                    if not patience.wait():
+                        raise StoreUnavailable(str(store_error(self._address.shown, error))) from error
+                    continue
+                sent = False
+                self._roll_back(connection, jobs)
+                repeats += 1
+                if not isinstance(error, _REPEATED) or repeats > MOST_REPEATS:
+                    raise
+            except NeedsAlone:
+                self._roll_back(connection, jobs)
+                if alone:
+                    raise
+                alone = True
+            except BaseException:
+                self._roll_back(connection, jobs)
+                raise
         self.commits += writes
-        assert results is not None
         return results
 
-    def _begin(self, jobs: list[Job], writes: bool, alone: bool) -> None:
+    def _begin(self, connection: PostgresConnection, jobs: list[Job], writes: bool, alone: bool) -> None:
         """Begin a transaction, together with its first statement."""
-        connection = self._connection
         connection.alone = alone
         if not writes:
             settled = any(job.settled for job in jobs)
@@ -182,28 +192,35 @@ class Writer:
         if self._sync == "normal" or not any(job.synced for job in jobs if job.writes):
             connection.later("SET LOCAL synchronous_commit = off")
 
-    def _roll_back(self) -> None:
+    def _roll_back(self, connection: PostgresConnection, jobs: list[Job]) -> None:
+        connection.reset()
         with contextlib.suppress(psycopg.Error):
-            self._connection.command("ROLLBACK")
+            connection.command("ROLLBACK")
+        if any(job.settled for job in jobs):
+            self._close()  # the lock of the session may be held, and would block every program
 
-    def _reconnect(self, until: float, cause: psycopg.Error) -> None:
-        with contextlib.suppress(psycopg.Error):
-            self._connection.raw.close()
-        pause = PAUSE
-        while True:
+    def _connect(self, patience: _Patience, sent: bool) -> PostgresConnection:
+        """The connection; one that was lost is opened again.
+
+        Raises:
+            StoreUnavailable: the server was away for too long.
+            StoreError: it refuses this program now.
+        """
+        while self._connection is None:
             try:
                 self._connection = self._address.connect()
-            except StoreUnavailable as error:
-                if time.monotonic() + pause > until:
-                    raise error from cause
-                time.sleep(pause)
-                pause = min(2 * pause, 1.0)
-            else:
-                return
+            except StoreUnavailable:
+                if not patience.wait():
+                    raise
+            except StoreError as error:
+                if sent:
+                    raise StoreUnavailable(f"{error}; whether the last transaction was written is not known") from error
+                raise
+        return self._connection
 
-    def _is_committed(self) -> bool:
+    def _is_committed(self, connection: PostgresConnection) -> bool:
         """True when the last transaction of this owner is the one that it sent last."""
-        row = self._connection.execute("SELECT number FROM commits WHERE owner = ?", (self._owner,)).fetchone()
+        row = connection.execute("SELECT number FROM commits WHERE owner = ?", (self._owner,)).fetchone()
         return row is not None and row[0] == self._number
 
     def _explained(self, error: Exception) -> Exception:
@@ -215,3 +232,19 @@ class Writer:
             told = StoreError(f"The store {self._address.shown!r} could not write: {type(error).__name__}: {error}")
         told.__cause__ = error
         return told
+
+
+class _Patience:
+    """The pauses between tries to reach a server."""
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + PATIENCE
+        self._pause = 0.0
+
+    def wait(self) -> bool:
+        """Pause before the next try; False when it is too late for another."""
+        if time.monotonic() + self._pause > self._until:
+            return False
+        time.sleep(self._pause)
+        self._pause = min(2 * self._pause, 1.0) or PAUSE
+        return True
