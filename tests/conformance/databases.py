@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.postgres_server import PostgresServer
 from toolwright.effects.memory import MemoryStore
 from toolwright.effects.memory_rows import MemoryDatabase
-from toolwright.stores.contracts.journal import CallKey, Entry, Intent
+from toolwright.stores.contracts.journal import Begun, CallKey, Intent
 from toolwright.stores.contracts.store import Store
 from toolwright.stores.postgres.store import PostgresStore
 from toolwright.stores.sql.sessions.services import SqlServiceStores
@@ -49,7 +49,7 @@ class InBundles(InFile):
         store = await super().open()
         begin = store.journal.begin
 
-        def begin_rerun(intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> Awaitable[list[Entry | None]]:
+        def begin_rerun(intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> Awaitable[Begun]:
             return begin([replace(intent, rerun=True) for intent in intents], refused)
 
         store.journal.begin = begin_rerun  # type: ignore[method-assign]

@@ -9,6 +9,7 @@ from toolwright.stores import SqliteStore
 from toolwright.testing.conformance import (
     CALLS,
     CASES,
+    CLAIMS,
     EFFECTS,
     NEIGHBOURS,
     NEWS,
@@ -37,6 +38,12 @@ async def test_every_store_keeps_calls(case, database):
 @pytest.mark.promise("EFF-09", "EFF-12")
 @pytest.mark.parametrize("case", OWNERS, ids=str)
 async def test_every_store_gives_each_call_one_owner(case, database):
+    await check(case, database)
+
+
+@pytest.mark.promise("EFF-09", "EFF-12")
+@pytest.mark.parametrize("case", CLAIMS, ids=str)
+async def test_every_store_has_one_order_of_claims_for_all_owners(case, database):
     await check(case, database)
 
 

@@ -7,7 +7,7 @@ their model. Several stores may share one database, as several processes share a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from msgspec import UNSET
@@ -17,7 +17,18 @@ from toolwright.effects.memory_rows import CallRow, MemoryDatabase
 from toolwright.effects.wait_keys import was_answered
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
-from toolwright.stores.contracts.journal import NOT_ALL, CallKey, Cursor, Ended, Entry, Intent, Kept
+from toolwright.stores.contracts.journal import (
+    NO_CLAIMS,
+    NOT_ALL,
+    Begun,
+    CallKey,
+    Cursor,
+    Ended,
+    Entry,
+    Holder,
+    Intent,
+    Kept,
+)
 from toolwright.stores.contracts.sessions import Sealed
 from toolwright.stores.contracts.store import BackgroundStores
 from toolwright.stores.contracts.waits import (
@@ -109,13 +120,15 @@ class MemoryStore:
 
     # --- the journal
 
-    async def begin(self, intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> list[Entry | None]:
+    async def begin(self, intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> Begun:
         if refused:
             rows = [self._calls.get(key) for key in refused]
             known_before = [
                 None if row is None or row.entry is None else replace(row.entry, owner=row.owner) for row in rows
             ]
-            return [*(await self.begin(intents)), *known_before]
+            begun = await self.begin(intents)
+            return Begun([*begun, *known_before], begun.others)
+        holders = self._holders({intent.key.session for intent in intents})
         known: dict[CallKey, Entry] = {}
         for intent in intents:
             call = self._calls.get(intent.key)
@@ -128,9 +141,10 @@ class MemoryStore:
             for intent in intents:
                 entry = known.get(intent.key)
                 if entry is None:
-                    written = replace(intent, starts_at=None)  # as its start it is kept
+                    written = replace(intent, starts_at=None, claims=None)  # these are kept apart
+                    started_at = None if holders else intent.starts_at
                     self._calls[intent.key] = CallRow(
-                        self.owner, Entry(written, self.owner, started_at=intent.starts_at)
+                        self.owner, Entry(written, self.owner, started_at=started_at), intent.claims
                     )
                 elif entry.outcome is None:
                     call = self._calls[intent.key]
@@ -144,8 +158,31 @@ class MemoryStore:
                         and (completion.opened_at is not None or was_answered(completion.resolution)),
                         crashes=call.crashes[0],
                     )
-                    call.owner = self.owner
-        return [known.get(intent.key) for intent in intents]
+                    call.owner, call.claims = self.owner, NO_CLAIMS
+        return Begun([known.get(intent.key) for intent in intents], holders)
+
+    async def hold(self, claims: Sequence[tuple[CallKey, str]]) -> list[Holder]:
+        holders = self._holders({key.session for key, _ in claims})
+        for key, held in claims:
+            call = self._mine(key)
+            if call is not None:
+                call.claims = held
+        self._wrote()
+        return holders
+
+    async def holders(self, sessions: Collection[str]) -> list[Holder]:
+        return self._holders(sessions)
+
+    def _holders(self, sessions: Collection[str]) -> list[Holder]:
+        others = self._database.owners - {self.owner}
+        if not others:
+            return []
+        return [
+            Holder(key, call.owner, call.entry.intent.parent, call.entry.intent.queued_at, call.claims)
+            for key, call in self._calls.items()
+            if call.owner in others and call.entry is not None and call.entry.outcome is None
+            if key.session in sessions and call.claims != NO_CLAIMS
+        ]
 
     def _count_crash(self, call: CallRow, entry: Entry, may_rerun: bool) -> None:
         count, counted, steps = call.crashes
@@ -238,7 +275,7 @@ class MemoryStore:
         if outcome.status != "connection_required":
             return False
         call.entry = Entry(call.entry.intent, self.owner)
-        call.owner, call.over = self.owner, False
+        call.owner, call.over, call.claims = self.owner, False, NO_CLAIMS
         self._wrote()
         return True
 

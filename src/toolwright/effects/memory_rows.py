@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import secrets
 
-from toolwright.stores.contracts.journal import CallKey, Entry, Kept
+from toolwright.stores.contracts.journal import NO_CLAIMS, CallKey, Entry, Kept
 from toolwright.stores.contracts.waits import Remembered, Resolution, Wait, WaitKey
 
 
 class CallRow:
     """One row: a call, its effects, and its waits. A call that only entered has no intent."""
 
-    __slots__ = ("crashes", "effects", "entry", "over", "owner", "signals", "waits")
+    __slots__ = ("claims", "crashes", "effects", "entry", "over", "owner", "signals", "waits")
 
-    def __init__(self, owner: str, entry: Entry | None = None) -> None:
+    def __init__(self, owner: str, entry: Entry | None = None, claims: str | None = NO_CLAIMS) -> None:
         self.owner = owner
+        self.claims = claims
         self.entry = entry
         self.over = False
         # How often it was running when its owner died, the start that was counted last, and the effects done by then.

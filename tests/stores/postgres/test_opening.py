@@ -10,6 +10,7 @@ from tests.postgres_server import PostgresServer
 from toolwright import Runtime, ToolCall, tool
 from toolwright.errors import StoreError
 from toolwright.stores import inspect_store, open_store
+from toolwright.stores.postgres.schema import VERSION
 from toolwright.stores.postgres.store import PostgresStore
 
 
@@ -64,7 +65,46 @@ async def test_a_store_of_a_newer_version_is_refused(postgres, url):
     try:
         assert "was written by a newer toolwright (schema 99" in str(await refusal(url))
     finally:
-        postgres.execute(f"UPDATE {schema}.toolwright_schema SET version = 1")
+        postgres.execute(f"UPDATE {schema}.toolwright_schema SET version = {VERSION}")
+
+
+COLUMNS = (
+    "SELECT table_name, column_name, data_type, collation_name, is_nullable FROM information_schema.columns"
+    " WHERE table_schema = '{0}' ORDER BY 1, 2"
+)
+INDEXES = "SELECT replace(indexdef, '{0}.', '') FROM pg_indexes WHERE schemaname = '{0}' ORDER BY 1"
+
+
+@pytest.mark.promise("EFF-13", "ENG-01")
+async def test_a_store_of_version_1_is_brought_up_to_date(postgres, url):
+    @tool(readonly=True)
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    schema = url.rpartition("=")[2]
+    call = ToolCall(id="1", name="add", arguments={"a": 1, "b": 2})
+    async with Runtime.open(url, tools=[add]) as runtime:
+        await runtime.session("s").run_batch([call])
+    queries = [query.format(schema) for query in (COLUMNS, INDEXES)]
+    new = [postgres.execute(query) for query in queries]
+    columns = (
+        "session, scope, call_id, batch, position, tool, tool_id, arguments, source, parent, queued_at, owner,"
+        " started_at, finished_at, status, outcome, authority"
+    )
+    postgres.execute(
+        f"SET search_path TO {schema}; DROP VIEW bundled_calls; DROP VIEW every_call; DROP INDEX unfinished_calls;"
+        "ALTER TABLE calls DROP COLUMN claims;"
+        "CREATE INDEX unfinished_calls ON calls (queued_at) WHERE outcome IS NULL;"
+        f"CREATE VIEW every_call AS SELECT {columns} FROM calls;"
+        "CREATE VIEW bundled_calls AS SELECT * FROM every_call WHERE false;"
+        "UPDATE toolwright_schema SET version = 1; RESET search_path"
+    )
+    assert [postgres.execute(query) for query in queries] != new
+
+    async with Runtime.open(url, tools=[add]) as runtime:
+        (outcome,) = await runtime.session("s").run_batch([call])
+    assert (outcome.value, outcome.replayed) == (3, True)
+    assert [postgres.execute(query) for query in queries] == new
 
 
 @pytest.mark.promise("ENG-01")
@@ -140,11 +180,11 @@ async def test_a_store_is_inspected_by_its_url(postgres, url):
         assert batch.statuses == {"success": 20}
         assert [call.tool for call in await inspector.calls(batch=batch.batch)] == ["add"] * 20
         assert await inspector.check() == []
-        assert await inspector.version() == 1
+        assert await inspector.version() == VERSION
         assert (await inspector.prune(4e9, dry_run=True)).calls == 20
         assert (await inspector.prune(4e9, vacuum=True)).calls == 20
         assert (await inspector.stats()).calls == {}
-    assert await inspector.migrate() == (1, 1)
+    assert await inspector.migrate() == (VERSION, VERSION)
     assert await inspector.exists()
     assert not await inspect_store(f"{postgres.url}?schema=nowhere").exists()
     with pytest.raises(StoreError, match="There is no store"):

@@ -307,22 +307,26 @@ async def test_a_privilege_that_is_missing_is_told_before_anything_is_written(po
     assert str(raised.value).endswith("as docs/postgres.md says")
 
 
+NOW = schema.VERSION
+"""The version of the schema, from which the tests go to the next one."""
+
+
 @pytest.fixture
 def newer(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A version of toolwright whose schema has one more column; the statements of its migration."""
     statements = ["ALTER TABLE calls ADD COLUMN colour text"]
-    monkeypatch.setattr(schema, "VERSION", 2)
-    monkeypatch.setattr(schema, "_migrations", lambda: [(2, "; ".join(statements))])
+    monkeypatch.setattr(schema, "VERSION", NOW + 1)
+    monkeypatch.setattr(schema, "_migrations", lambda: [(NOW + 1, "; ".join(statements))])
     return statements
 
 
 @pytest.fixture
 def as_before(postgres: PostgresServer, url: str) -> Iterator[None]:
-    """The schema has its first version again at the end, for other tests."""
+    """The schema has its version again at the end, for other tests."""
     yield
     name = url.rpartition("=")[2]
     postgres.execute(
-        f"ALTER TABLE {name}.calls DROP COLUMN IF EXISTS colour; UPDATE {name}.toolwright_schema SET version = 1"
+        f"ALTER TABLE {name}.calls DROP COLUMN IF EXISTS colour; UPDATE {name}.toolwright_schema SET version = {NOW}"
     )
 
 
@@ -332,11 +336,12 @@ async def test_an_older_schema_is_brought_up_to_date_by_a_role_that_may(
 ):
     with pytest.raises(StoreError) as raised:
         await open_store(app)
-    assert "is of an older version (schema 1, this one knows 2), and this user may not change it" in str(raised.value)
+    older = f"is of an older version (schema {NOW}, this one knows {NOW + 1}), and this user may not change it"
+    assert older in str(raised.value)
     assert str(raised.value).endswith("run `toolwright db migrate` as its owner, and grant again what is new")
     with pytest.raises(StoreError, match="run `toolwright db migrate`"):
         await inspect_store(app).stats()
-    assert await inspect_store(url).migrate() == (1, 2)
+    assert await inspect_store(url).migrate() == (NOW, NOW + 1)
     await (await open_store(app)).close()
 
 
@@ -344,7 +349,7 @@ async def test_an_older_schema_is_brought_up_to_date_by_a_role_that_may(
 async def test_a_migration_waits_until_nobody_has_the_older_store_open(postgres, url, as_before, monkeypatch):
     store = await PostgresStore.open(url)
     with monkeypatch.context() as newer:
-        newer.setattr(schema, "VERSION", 2)
+        newer.setattr(schema, "VERSION", NOW + 1)
         with pytest.raises(StoreError, match="a program has it open; end that first"):
             await open_store(url)
         await store.close()
@@ -354,7 +359,7 @@ async def test_a_migration_waits_until_nobody_has_the_older_store_open(postgres,
 @pytest.mark.promise("EFF-13", "ENG-01")
 async def test_a_migration_that_is_killed_in_the_middle_leaves_the_older_store(postgres, url, as_before, newer):
     with pytest.MonkeyPatch.context() as older:
-        older.setattr(schema, "VERSION", 1)
+        older.setattr(schema, "VERSION", NOW)
         store = await PostgresStore.open(url)
         await store._writer.do(lambda connection: connection.execute("INSERT INTO meta VALUES ('mine', 'x')"))
         await store.close()
@@ -367,7 +372,7 @@ async def test_a_migration_that_is_killed_in_the_middle_leaves_the_older_store(p
             pass
         with pytest.raises(StoreUnavailable):
             await going
-    assert postgres.execute(f"SELECT version FROM {name}.toolwright_schema") == [(1,)]
+    assert postgres.execute(f"SELECT version FROM {name}.toolwright_schema") == [(NOW,)]
     column = f"SELECT 1 FROM pg_attribute WHERE attrelid = '{name}.calls'::regclass AND attname = 'colour'"
     assert postgres.execute(column) == []
     newer.pop()

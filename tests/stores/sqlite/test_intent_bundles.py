@@ -215,7 +215,7 @@ async def test_a_wait_that_was_resolved_before_its_call_came_to_it_belongs_to_th
 
 @pytest.mark.promise("EFF-12")
 def test_calls_of_a_run_have_rows_of_their_own_because_they_change_hands_with_its_lease():
-    row = ("s", f"{RUN_SCOPE}p1", "c", "b", 0, "look", "look", b"{}", "tool", None, 1.0, "owner")
+    row = ("s", f"{RUN_SCOPE}p1", "c", "b", 0, "look", "look", b"{}", "tool", None, 1.0, None, "owner")
     batch = [(*row[:2], f"c{n}", *row[3:]) for n in range(MANY)]
     assert Bundle.of(batch) is None
     assert Bundle.of([(row[0], "", *row[2:]) for row in batch]) is not None

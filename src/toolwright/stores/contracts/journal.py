@@ -7,7 +7,7 @@ have run), or finished (its outcome stands for ever).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -55,6 +55,10 @@ class Intent(Struct, frozen=True, gc=False):
     that may not simply run again, the tool begins as soon as this is written, unless the call is known: it is marked as
     started with its intent. `trace` is the `traceparent` of its first execution, where that was traced; a call that is
     known keeps the one that it has.
+
+    `claims` is text for other owners, which only they read: what the call does not share with them, from now on until
+    it is finished. None means that it stands in the order of its session with the claims of a parallel call, and
+    `NO_CLAIMS` that it does not stand there yet.
     """
 
     key: CallKey
@@ -70,6 +74,21 @@ class Intent(Struct, frozen=True, gc=False):
     authority: bytes | None = None
     starts_at: float | None = None
     trace: str | None = None
+    claims: str | None = None
+
+
+NO_CLAIMS = "-"
+"""The claims of a call that nobody has to wait for: it does not stand in the order of its session, or not yet."""
+
+
+class Holder(Struct, frozen=True, gc=False):
+    """An unfinished call of another owner that lives, with its claims. `queued_at` is an instant of that owner."""
+
+    key: CallKey
+    owner: str
+    parent: str | None
+    queued_at: float
+    claims: str | None
 
 
 class Entry(Struct, frozen=True, gc=False):
@@ -89,6 +108,18 @@ class Entry(Struct, frozen=True, gc=False):
     cut_off: bool = False
     pending: bool = False
     crashes: int = 0
+
+
+class Begun(list[Entry | None]):
+    """The entries of calls that were begun, each in the place of its call; None for a call that was not known.
+
+    `others` are the calls of other owners that have claims in the session, and had them before: these came first. Where
+    there are any, no call was marked as started with its intent, since it may have to wait.
+    """
+
+    def __init__(self, entries: Iterable[Entry | None] = (), others: Sequence[Holder] = ()) -> None:
+        super().__init__(entries)
+        self.others = others
 
 
 NOT_ALL = "One of the calls is no longer this process's to write about; finish each of them alone"
@@ -135,7 +166,7 @@ class JournalStore(Protocol):
 
     owner: str
 
-    def begin(self, intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> Awaitable[list[Entry | None]]:
+    def begin(self, intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> Awaitable[Begun]:
         """Write the intents of a batch, and take over its calls that a dead owner left unfinished, all or none.
 
         Where a key is taken, nothing is written for it, and its entry is returned in its place; where it is taken over,
@@ -147,7 +178,25 @@ class JournalStore(Protocol):
         The entries of `refused`, calls that cannot run or that this process runs already, come last. They are only
         looked up. Calls of a background run are begun, and written with their outcome where they were refused, only
         while a worker of this owner has it.
+
+        The calls of a session have one order for all owners. What is begun or held later finds this batch's calls, with
+        the claims of their intents, among the `others`; what was there before is among the `others` of this one. Those
+        with claims that no parallel call conflicts with may be left out where all calls are parallel. A call that was
+        known and is unfinished has `NO_CLAIMS` from now on.
         """
+        ...
+
+    def hold(self, claims: Sequence[tuple[CallKey, str]]) -> Awaitable[list[Holder]]:
+        """Let unfinished calls of this owner, all of one session, stand in its order with these claims from now on.
+
+        They come after all that is there; claims that they had before are gone. Returns the calls of other owners that
+        have claims in the session. Calls that are not this owner's stay as they are. A crash need not leave any of
+        this: claims end with their owner.
+        """
+        ...
+
+    def holders(self, sessions: Collection[str]) -> Awaitable[list[Holder]]:
+        """The calls of other owners that have claims in these sessions now."""
         ...
 
     def start(self, key: CallKey, started_at: float) -> Awaitable[bool]:
@@ -197,8 +246,8 @@ class JournalStore(Protocol):
         """Delete the `connection_required` outcome of a call and make this process its owner, as if the call had not
         started.
 
-        Its recorded effects and waits stay. False when the call has no such outcome, or no longer; a call of this
-        process that is unfinished and has not started is as if it had been reopened.
+        Its recorded effects and waits stay, and it has `NO_CLAIMS`. False when the call has no such outcome, or no
+        longer; a call of this process that is unfinished and has not started is as if it had been reopened.
         """
         ...
 

@@ -11,22 +11,32 @@ from typing import Any
 
 import psycopg
 
-from toolwright.stores.contracts.journal import CallKey, Ended, Intent
+from toolwright.stores.contracts.journal import NO_CLAIMS, CallKey, Ended, Intent
 from toolwright.stores.postgres.connection import NeedsAlone, PostgresConnection
 from toolwright.stores.postgres.values import Bytes, Floats, Integers, Texts
-from toolwright.stores.sql.calls.journal import Attempt
+from toolwright.stores.sql.calls.journal import Attempt, BeginAttempt, Written
 from toolwright.stores.sql.connection import Connection
 from toolwright.stores.sql.event_rows import NOTE, batch_row, call_rows
 
 Row = tuple[Any, ...]
 _KEYS = "unnest($1::text[], $2::text[], $3::text[]"
+# The calls that others have in the session. Those with the claims of a parallel call are left out ($16) where all calls
+# that begin are parallel.
+_OTHERS = " OR ".join(
+    f"EXISTS (SELECT 1 FROM calls WHERE session = $15 AND owner {other} $4 AND outcome IS NULL"
+    f" AND coalesce(claims, $16) <> '{NO_CLAIMS}')"
+    for other in "<>"
+)
 _BEGIN = (
-    "INSERT INTO calls (session, scope, call_id, batch, position, tool, tool_id, arguments, source, parent, queued_at,"
-    " owner, started_at, authority)"
-    f" SELECT session, scope, call_id, $5, position, tool, tool_id, arguments, source, parent, queued_at, $4,"
-    f" started_at, $6 FROM {_KEYS}, $7::int8[], $8::text[], $9::text[], $10::bytea[], $11::text[], $12::text[],"
-    " $13::float8[], $14::float8[]) AS each (session, scope, call_id, position, tool, tool_id, arguments, source,"
-    " parent, queued_at, started_at) ON CONFLICT DO NOTHING"
+    f"WITH others AS MATERIALIZED (SELECT {_OTHERS} AS there),"
+    " begun AS (INSERT INTO calls (session, scope, call_id, batch, position, tool, tool_id, arguments, source, parent,"
+    " queued_at, owner, started_at, authority, claims)"
+    " SELECT session, scope, call_id, $5, position, tool, tool_id, arguments, source, parent, queued_at, $4,"
+    " CASE WHEN others.there THEN NULL ELSE started_at END, $6, claims"
+    f" FROM others, {_KEYS}, $7::int8[], $8::text[], $9::text[], $10::bytea[], $11::text[], $12::text[],"
+    " $13::float8[], $14::float8[], $17::text[]) AS each (session, scope, call_id, position, tool, tool_id, arguments,"
+    " source, parent, queued_at, started_at, claims) ON CONFLICT DO NOTHING RETURNING 1)"
+    " SELECT (SELECT count(*) FROM begun), there FROM others"
 )
 # Each call is looked up by its key, whatever the planner believes about the table: joined as usual, it would read all
 # unfinished calls, or all calls, to find these.
@@ -67,13 +77,15 @@ class PostgresBatches:
     def __init__(self, owner: str) -> None:
         self._owner = owner
 
-    def begin(self, intents: Sequence[Intent]) -> Attempt | None:
+    def begin(self, intents: Sequence[Intent]) -> BeginAttempt | None:
         """Writes the intents of a batch, if none of its calls is known. None where they have not the same batch."""
         first = intents[0] if intents else None
         if first is None or any(
-            (intent.batch, intent.authority) != (first.batch, first.authority) for intent in intents
+            (intent.key.session, intent.batch, intent.authority) != (first.key.session, first.batch, first.authority)
+            for intent in intents
         ):
             return None
+        are_parallel = all(intent.claims is None for intent in intents)
         values = (
             *_keys([intent.key for intent in intents]),
             self._owner,
@@ -87,30 +99,33 @@ class PostgresBatches:
             Texts.of([intent.parent for intent in intents]),
             Floats.of([intent.queued_at for intent in intents]),
             Floats.of([intent.starts_at for intent in intents]),
+            first.key.session,
+            NO_CLAIMS if are_parallel else "",
+            Texts.of([intent.claims for intent in intents]),
         )
-        events = [batch_row(intents)]
+        begun = batch_row(intents)
         starts = [intent for intent in intents if intent.starts_at is not None]
-        if starts:
-            events += call_rows("call.started", [intent.key for intent in starts], starts[0].starts_at or 0.0)
+        started = call_rows("call.started", [one.key for one in starts], starts[0].starts_at or 0.0) if starts else []
 
-        def attempt(connection: Connection) -> bool:
+        def attempt(connection: Connection) -> Written:
             assert isinstance(connection, PostgresConnection)
             if connection.alone:
                 try:
                     with connection:  # a savepoint
-                        write(connection)
+                        beside_others = write(connection)
                 except NeedsAlone:
-                    return False
+                    return "known"
             else:
-                write(connection)
-            _note(connection, events)
-            return True
+                beside_others = write(connection)
+            _note(connection, [begun] if beside_others else [begun, *started])
+            return "beside others" if beside_others else "alone"
 
         # Not refused by the server, as in `_all`: that a batch is known is usual, and nothing for its log of errors.
-        def write(connection: PostgresConnection) -> None:
-            connection.run(_BEGIN, values)
-            if connection.changes() != len(intents):
+        def write(connection: PostgresConnection) -> bool:
+            written, there = connection.run(_BEGIN, values).fetchone()
+            if written != len(intents):
                 raise NeedsAlone
+            return bool(there)
 
         return attempt
 

@@ -16,7 +16,7 @@ from toolwright.stores.postgres.address import Address
 from toolwright.stores.postgres.connection import PostgresConnection
 from toolwright.stores.sql.codec import one
 
-VERSION = 1
+VERSION = 2
 """The version of the schema this code writes."""
 _MISSING = """
 SELECT relname, CASE WHEN relkind = 'S' THEN 'USAGE' ELSE 'SELECT, INSERT, UPDATE, DELETE' END

@@ -24,11 +24,12 @@ CREATE TABLE calls (
     status      text COLLATE "C",
     outcome     bytea,
     authority   bytea,
+    claims      text COLLATE "C",
     PRIMARY KEY (session, scope, call_id)
 );
 
--- Recovery looks at what is unfinished, and at nothing else.
-CREATE INDEX unfinished_calls ON calls (queued_at) WHERE outcome IS NULL;
+-- Recovery looks at what is unfinished, and at nothing else; a batch that begins at what others have in its session.
+CREATE INDEX unfinished_calls ON calls (session, owner) WHERE outcome IS NULL;
 
 -- Lists of calls show the newest first.
 CREATE INDEX calls_by_arrival ON calls (rowid);
@@ -40,7 +41,7 @@ CREATE INDEX calls_of_batch ON calls (substr(batch, 7, 8));
 -- shared queries find none.
 CREATE VIEW every_call AS
 SELECT session, scope, call_id, batch, position, tool, tool_id, arguments, source, parent, queued_at, owner, started_at,
-    finished_at, status, outcome, authority
+    finished_at, status, outcome, authority, claims
 FROM calls;
 CREATE VIEW bundled_calls AS SELECT * FROM every_call WHERE false;
 CREATE TABLE bundles (

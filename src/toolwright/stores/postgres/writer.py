@@ -1,7 +1,8 @@
 """One writing connection, group commit. Owns its transactions, and that a server which is away for a while is not seen.
 
 The jobs that the shared queries are made of assume that one program writes at a time. So each transaction that writes
-takes an advisory lock of the store first, alone or, for jobs that are safe beside each other, together with others.
+takes an advisory lock of the store first, alone or, for jobs that are safe beside each other, together with others. Of
+those, the ones that put calls into the order of a session take a lock of the session as well.
 
 A transaction whose connection was lost is repeated on a new one, unless it turns out that it was committed: each writes
 its number into the row of its owner.
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Literal, TypeVar
 
 import psycopg
@@ -63,16 +64,24 @@ class Writer:
         commit = self._carry_out if seam is None else seam.around(self._carry_out)
         self._jobs = JobThread(address.shown, commit, self._close)
 
-    def do(self, work: Callable[[Connection], T], *, synced: bool = True, shared: bool = False) -> asyncio.Future[T]:
+    def do(
+        self,
+        work: Callable[[Connection], T],
+        *,
+        synced: bool = True,
+        shared: bool = False,
+        ordered: Collection[str] = (),
+    ) -> asyncio.Future[T]:
         """Run `work` inside the next transaction; its result comes when that is committed.
 
-        `shared` is for work that may run beside other such work of other programs.
+        `shared` is for work that may run beside other such work of other programs, unless both have a session among
+        those of `ordered`.
 
         Raises:
             StoreError: the server refused; nothing of the transaction is there.
             StoreUnavailable: it did not answer for too long; whether it wrote is not known.
         """
-        return self._jobs.ask(Job(work, True, synced=synced, shared=shared))
+        return self._jobs.ask(Job(work, True, synced=synced, shared=shared, ordered=ordered))
 
     def read(self, work: Callable[[Connection], T]) -> asyncio.Future[T]:
         """Run `work`, which changes nothing, after all earlier requests.
@@ -189,6 +198,11 @@ class Writer:
             return
         connection.later("BEGIN")
         connection.later(self._alone if alone else self._shared)
+        if not alone:
+            # In one order for everybody, so that no two transactions wait for each other.
+            sessions = {session for job in jobs for session in job.ordered}
+            for key in sorted(self._address.lock_key(f"session {session}") for session in sessions):
+                connection.later("SELECT pg_advisory_xact_lock($1)", (key,))
         if self._sync == "normal" or not any(job.synced for job in jobs if job.writes):
             connection.later("SET LOCAL synchronous_commit = off")
 

@@ -13,7 +13,7 @@ import os
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from toolwright.errors import StoreError
@@ -25,7 +25,7 @@ LONGEST_BURST = 0.025
 class Job:
     """Work to do in a transaction, and where its result goes."""
 
-    __slots__ = ("future", "loop", "settled", "shared", "synced", "work", "writes")
+    __slots__ = ("future", "loop", "ordered", "settled", "shared", "synced", "work", "writes")
 
     def __init__(
         self,
@@ -35,8 +35,10 @@ class Job:
         synced: bool = True,
         shared: bool = False,
         settled: bool = False,
+        ordered: Collection[str] = (),
     ) -> None:
         self.work = work
+        self.ordered = ordered
         self.settled = settled
         self.synced = synced
         self.shared = shared

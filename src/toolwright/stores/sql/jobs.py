@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Protocol, TypeVar
 
 from toolwright.stores.sql.connection import Connection
@@ -24,11 +24,19 @@ class Jobs(Protocol):
 class JobQueue(Protocol):
     """Runs jobs one after the other, in the order in which they were asked for."""
 
-    def do(self, work: Callable[[Connection], T], *, synced: bool = True, shared: bool = False) -> asyncio.Future[T]:
+    def do(
+        self,
+        work: Callable[[Connection], T],
+        *,
+        synced: bool = True,
+        shared: bool = False,
+        ordered: Collection[str] = (),
+    ) -> asyncio.Future[T]:
         """Run `work` inside the next transaction; its result comes when that is committed.
 
         With `synced=False` a power cut may lose it until the next synced commit; a crash of this process does not.
-        `shared` means that it may run at the same time as other such work of other programs.
+        `shared` means that it may run at the same time as other such work of other programs; `ordered` are sessions of
+        which no other work runs at the same time that has them, too.
 
         Raises:
             StoreError: the store could not write; nothing of the transaction is there.

@@ -16,12 +16,12 @@ CREATE TABLE calls (
     started_at  REAL,
     finished_at REAL,
     status      TEXT,
-    outcome     BLOB, authority BLOB,
+    outcome     BLOB, authority BLOB, claims TEXT,
     UNIQUE (session, scope, call_id)
 );
 
--- Recovery looks at what is unfinished, and at nothing else.
-CREATE INDEX unfinished_calls ON calls (queued_at) WHERE outcome IS NULL;
+-- Recovery looks at what is unfinished, and at nothing else; a batch that begins at what others have in its session.
+CREATE INDEX unfinished_calls ON calls (session, owner) WHERE outcome IS NULL;
 
 -- The calls of a batch, whose id is "batch_" and a hash: its beginning finds them, and keeps the index small.
 CREATE INDEX calls_of_batch ON calls (substr(batch, 7, 8));
@@ -447,7 +447,7 @@ CREATE TABLE bundles (
     batch     TEXT NOT NULL,
     queued_at REAL NOT NULL,
     owner     TEXT NOT NULL,
-    intents   TEXT NOT NULL, authority BLOB,
+    intents   TEXT NOT NULL, authority BLOB, claims TEXT,
     PRIMARY KEY (session, scope)
 ) WITHOUT ROWID;
 
@@ -455,7 +455,8 @@ CREATE VIEW bundled_calls AS
 SELECT session, scope, intent.value ->> 0 AS call_id, batch, intent.value ->> 1 AS position, intent.value ->> 2 AS tool,
     intent.value ->> 3 AS tool_id, CAST(intent.value ->> 4 AS BLOB) AS arguments, intent.value ->> 5 AS source,
     intent.value ->> 6 AS parent, queued_at, owner,
-    NULL AS started_at, NULL AS finished_at, NULL AS status, NULL AS outcome, authority
+    NULL AS started_at, NULL AS finished_at, NULL AS status, NULL AS outcome, authority,
+    bundles.claims ->> intent.key AS claims
 FROM bundles, json_each(bundles.intents) AS intent
 WHERE NOT EXISTS (
     SELECT 1 FROM calls

@@ -19,6 +19,7 @@ from toolwright.testing.conformance.call_history import HISTORY
 from toolwright.testing.conformance.call_journals import CALL_JOURNALS, CallJournalCase
 from toolwright.testing.conformance.calls import CALLS
 from toolwright.testing.conformance.cases import Case, Database
+from toolwright.testing.conformance.claims import CLAIMS
 from toolwright.testing.conformance.connections import CONNECTIONS
 from toolwright.testing.conformance.controllers import ControllerCase, Controllers, OverStore
 from toolwright.testing.conformance.drivers import DRIVER_CASES, DriverCase, DriverPlace
@@ -55,7 +56,7 @@ from toolwright.testing.conformance.triggers import TRIGGERS
 from toolwright.testing.conformance.turns import STORED_TURNS, TURN_OWNERS, TURNS
 from toolwright.testing.conformance.waits import WAITS
 
-CASES: tuple[Case, ...] = (*CALLS, *OWNERS, *EFFECTS, *REPEATED, *WAITS, *SESSION_WIDE, *SIGNALS, *TEXT, *NEWS)
+CASES: tuple[Case, ...] = (*CALLS, *OWNERS, *CLAIMS, *EFFECTS, *REPEATED, *WAITS, *SESSION_WIDE, *SIGNALS, *TEXT, *NEWS)
 """All cases for stores of calls."""
 BACKGROUND_CASES: tuple[Case, ...] = (
     *RUNS,
@@ -99,6 +100,7 @@ __all__ = [
     "CALL_JOURNALS",
     "CASES",
     "CASE_CLOCK",
+    "CLAIMS",
     "CONNECTIONS",
     "CONTROLLER_CASES",
     "DRIVER_CASES",

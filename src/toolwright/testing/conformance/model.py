@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from toolwright.errors import StoreError
-from toolwright.stores.contracts.journal import CallKey, Cursor, Ended, Entry, Kept
+from toolwright.stores.contracts.journal import NO_CLAIMS, CallKey, Cursor, Ended, Entry, Holder, Kept
 from toolwright.stores.contracts.store import Store
 from toolwright.stores.contracts.waits import Arrivals, Remembered, Resolution, Wait, WaitKey
 from toolwright.testing.conformance.cases import Database, intent, success
@@ -31,6 +31,8 @@ _WAITS: list[tuple[Any, str]] = [
 ]
 _OFTEN = {
     "begin": 8,
+    "hold": 2,
+    "holders": 2,
     "unfinished": 2,
     "arrivals": 4,
     "open_wait": 6,
@@ -116,11 +118,36 @@ class _Play:
     async def _begin(self) -> None:
         session, scope, _ = self._key()
         names = self._random.sample("abc", self._random.randint(1, 3))
+        claims = [self._random.choice((None, None, NO_CLAIMS, "x")) for _ in names]
         intents = [
-            intent(CallKey(session, scope, name), position=place, queued_at=self._now)
-            for place, name in enumerate(names)
+            replace(intent(CallKey(session, scope, name), position=place, queued_at=self._now), claims=held)
+            for place, (name, held) in enumerate(zip(names, claims, strict=True))
         ]
-        await self._same(f"begin {session} {scope!r} {names}", lambda store: store.journal.begin(intents))
+
+        async def ask(store: Store) -> object:
+            begun = await store.journal.begin(intents)
+            # The parallel ones need not be told to those that are parallel.
+            others = [holder for holder in begun.others if any(claims) or holder.claims is not None]
+            return list(begun), sorted(others, key=lambda holder: holder.key)
+
+        await self._same(f"begin {session} {scope!r} {names} with claims {claims}", ask)
+
+    async def _hold(self) -> None:
+        session, scope, _ = self._key()
+        held = [(CallKey(session, scope, name), f"{name} at {self._now}") for name in self._random.sample("abc", 2)]
+
+        async def ask(store: Store) -> object:
+            return sorted(await store.journal.hold(held), key=lambda holder: holder.key)
+
+        await self._same(f"hold {held}", ask, self._writer(held[0][0]))
+
+    async def _holders(self) -> None:
+        sessions = self._random.choice((["s1"], ["s2"], ["s1", "s2"]))
+
+        async def ask(store: Store) -> object:
+            return sorted(await store.journal.holders(sessions), key=lambda holder: holder.key)
+
+        await self._same(f"holders {sessions}", ask)
 
     async def _start(self) -> None:
         key, now = self._key(), self._now
@@ -266,6 +293,10 @@ class _Play:
 
 def _plain(answer: object, names: dict[str, int]) -> object:
     """An answer in a form that two stores share: owners by number, cursors left out."""
+    if isinstance(answer, tuple):
+        return [_plain(item, names) for item in answer]
+    if isinstance(answer, Holder):
+        return replace(answer, owner=str(names.get(answer.owner)))
     if isinstance(answer, list):
         if answer and isinstance(answer[0], Kept):
             answer = sorted(answer, key=lambda kept: kept.label)  # promised in no order

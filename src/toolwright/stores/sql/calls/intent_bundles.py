@@ -24,7 +24,7 @@ LARGEST = 1024 * 1024
 """The most characters of a bundle."""
 Row = tuple[Any, ...]
 """The values of `INTENT_COLUMNS`, or of these and more."""
-OF_INTENT = ("batch", "position", "tool", "tool_id", "arguments", "source", "parent", "queued_at")
+OF_INTENT = ("batch", "position", "tool", "tool_id", "arguments", "source", "parent", "queued_at", "claims")
 INTENT_COLUMNS = (*CallKey._fields, *OF_INTENT, "owner")
 """The columns of a call that its intent fills."""
 _BUNDLED = ("call_id", "position", "tool", "tool_id", "arguments", "source", "parent")
@@ -40,14 +40,14 @@ _UNTIE = (
     f"INSERT INTO calls ({', '.join(INTENT_COLUMNS)}, authority) SELECT {', '.join(INTENT_COLUMNS)}, authority"
     " FROM bundled_calls WHERE session = ? AND scope = ?"
 )
-_TIE = insert("bundles", ("session", "scope", "id", "batch", "queued_at", "owner", "intents", "authority"))
+_TIE = insert("bundles", ("session", "scope", "id", "batch", "queued_at", "owner", "intents", "authority", "claims"))
 _encode = msgspec.json.Encoder().encode
 
 
 class Bundle:
     """The intents of one batch. `left` counts its calls that have not ended, as far as is committed."""
 
-    __slots__ = ("_ids", "_intents", "_of_batch", "authority", "left", "name", "place", "rows", "tied")
+    __slots__ = ("_ids", "_intents", "_of_batch", "authority", "claims", "left", "name", "place", "rows", "tied")
 
     def __init__(self, rows: Sequence[Row], columns: Mapping[str, Sequence[Any]], authority: bytes | None) -> None:
         self.place = session, scope = columns["session"][0], columns["scope"][0]
@@ -56,6 +56,7 @@ class Bundle:
         self.left = len(rows)
         self.tied = False
         self.authority = authority
+        self.claims: list[str | None] = list(columns["claims"])
         self._of_batch = (columns["batch"][0], columns["queued_at"][0], columns["owner"][0])
         self._ids = _encode(columns["call_id"]).decode()
         texts = {**columns, "arguments": map(bytes.decode, columns["arguments"])}
@@ -86,8 +87,18 @@ class Bundle:
         query = "SELECT 1 FROM json_each(?) AS id CROSS JOIN calls ON session = ? AND scope = ? AND call_id = id.value"
         self.tied = one(connection, query, (self._ids, *self.place)) is None
         if self.tied:
-            connection.execute(_TIE, (*self.name, *self._of_batch, self._intents, self.authority))
+            values = (*self.name, *self._of_batch, self._intents, self.authority, self._written_claims())
+            connection.execute(_TIE, values)
         return self.tied
+
+    def hold(self, connection: Connection, claims: Mapping[CallKey, str]) -> None:
+        """Give calls of the bundle, which is there, other claims."""
+        for place, row in enumerate(self.rows):
+            self.claims[place] = claims.get(CallKey._make(row[:3]), self.claims[place])
+        connection.execute(f"UPDATE bundles SET claims = ? WHERE {_THIS}", (self._written_claims(), *self.name))
+
+    def _written_claims(self) -> str | None:
+        return _encode(self.claims).decode() if any(self.claims) else None
 
     def is_there(self, connection: Connection) -> bool:
         """True until somebody unties it."""

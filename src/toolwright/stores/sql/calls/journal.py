@@ -7,14 +7,25 @@ import contextlib
 import itertools
 import json
 import operator
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from toolwright.errors import StoreError
-from toolwright.stores.contracts.journal import NOT_ALL, RUN_SCOPE, CallKey, Ended, Entry, Intent, Kept
+from toolwright.stores.contracts.journal import (
+    NO_CLAIMS,
+    NOT_ALL,
+    RUN_SCOPE,
+    Begun,
+    CallKey,
+    Ended,
+    Entry,
+    Holder,
+    Intent,
+    Kept,
+)
 from toolwright.stores.sql.calls.crash_counts import CrashCounter
 from toolwright.stores.sql.calls.intent_bundles import (
     INTENT_COLUMNS,
@@ -74,6 +85,23 @@ _REFUSE = (
 _KEEP = put("effects", (*CallKey._fields, "label"), Kept.__struct_fields__[1:])
 _TRACE = insert_if_new("traces", (*CallKey._fields, "trace"))
 _START = f"UPDATE calls SET started_at = ? {_OWN}"
+_HOLD = f"UPDATE calls SET claims = ? {_OWN}"
+_HOLDING = "SELECT session, scope, call_id, owner, parent, queued_at, claims FROM "
+# Not `owner <> ?2`, which would read all unfinished calls that this owner has in the session.
+# Those with the claims of a parallel call are left out by the third value, where only parallel calls ask.
+_OTHERS = " UNION ALL ".join(
+    f"{_HOLDING} calls WHERE session = ?1 AND owner {other} ?2 AND outcome IS NULL"
+    f" AND coalesce(claims, ?3) <> '{NO_CLAIMS}'"
+    for other in "<>"
+)
+_BUNDLED_OTHERS = (
+    f"{_HOLDING} bundled_calls WHERE session = ?1 AND owner <> ?2 AND coalesce(claims, ?3) <> '{NO_CLAIMS}'"
+)
+# With a row without an id for each bundle of others: one statement, where nearly always nothing is found.
+_OTHERS_AND_BUNDLES = (
+    f"{_OTHERS} UNION ALL SELECT session, scope, NULL, owner, NULL, queued_at, NULL FROM bundles"
+    " WHERE session = ?1 AND owner <> ?2"
+)
 _FINISH = (
     # A finished call needs no authority any more, unless it may be reopened.
     "UPDATE calls SET started_at = coalesce(?, started_at), finished_at = ?2, status = ?3, outcome = ?4,"
@@ -106,12 +134,16 @@ Bundled = tuple[Row, Bundle]
 
 Attempt = Callable[[Connection], bool]
 """Tries to write calls; False when nothing was written, since one of them is not as expected."""
+Written = Literal["known", "alone", "beside others"]
+BeginAttempt = Callable[[Connection], Written]
+"""Tries to write intents. "known": nothing was written, since one of the calls is known. "beside others": other owners
+have unfinished calls with claims in the session, or had when they died, and no call was marked as started."""
 
 
 class WholeBatches(Protocol):
     """Statements of a store that write many calls at once. None where the calls are not for them."""
 
-    def begin(self, intents: Sequence[Intent]) -> Attempt | None:
+    def begin(self, intents: Sequence[Intent]) -> BeginAttempt | None:
         """Writes the intents of a batch, if none of its calls is known."""
         ...
 
@@ -143,7 +175,7 @@ class SqlJournalStore:
         """How many calls of this process are in a bundle, and not in rows of their own."""
         return len(self._bundles)
 
-    def begin(self, intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> Awaitable[list[Entry | None]]:
+    def begin(self, intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> Awaitable[Begun]:
         rows = intent_rows(intents, self.owner)
         rerun = all(intent.rerun for intent in intents)
         # All calls of a batch have one scope.
@@ -152,6 +184,8 @@ class SqlJournalStore:
         # The calls of one batch have one authority.
         authority = intents[0].authority if intents else None
         traced = [(*intent.key, intent.trace) for intent in intents if intent.trace is not None]
+        sessions = () if of_run else {intent.key.session for intent in intents}
+        are_parallel = all(intent.claims is None for intent in intents)
         bundle, over = (
             Bundle.of(rows, authority) if rerun and not of_run and self._whole is None else None,
             [] if of_run else self._bundles.over(),
@@ -160,41 +194,45 @@ class SqlJournalStore:
         # Calls of a run, and refused ones, need to be looked up while nobody else writes.
         attempt = None if self._whole is None or of_run or refused else self._whole.begin(intents)
 
-        def work(connection: Connection) -> list[Entry | None]:
+        def work(connection: Connection) -> Begun:
             remove(connection, over)
             if self._given_up:
                 for intent in intents:
                     self._given_up.pop(intent.key, None)
             for session, scope in {bundle.place} if bundle is not None else _places(intent.key for intent in intents):
                 untie(connection, session, scope)
+            # Nearly always none of the calls is there: then they are written without being looked for.
+            if attempt is not None:
+                written = attempt(connection)
+                if written == "known":
+                    return among_known(connection, self._others(connection, sessions, are_parallel))
+                connection.executemany(_TRACE, traced)
+                others = [] if written == "alone" else self._others(connection, sessions, are_parallel)
+                return Begun([None] * len(rows), others)
+            others = self._others(connection, sessions, are_parallel)
             if bundle is not None and bundle.tie(connection):
                 connection.executemany(_TRACE, traced)
                 note_batch(connection, intents)
-                return [None] * len(rows)
-            # Nearly always none of the calls is there: then they are written without being looked for.
-            if attempt is not None:
-                if not attempt(connection):
-                    return among_known(connection)
-                connection.executemany(_TRACE, traced)
-                return [None] * len(rows)
+                return Begun([None] * len(rows), others)
             try:
                 with connection:  # a savepoint
-                    write(connection, rows, intents)
+                    write(connection, rows, intents, others)
             except connection.conflict:
-                return among_known(connection)
+                return among_known(connection, others)
             connection.executemany(_TRACE, traced)
-            return [None] * len(rows)
+            return Begun([None] * len(rows), others)
 
-        def write(connection: Connection, rows: Sequence[Row], intents: Sequence[Intent]) -> None:
-            connection.executemany(
-                _BEGIN, [(*row, intent.starts_at) for row, intent in zip(rows, intents, strict=True)]
-            )
+        def write(
+            connection: Connection, rows: Sequence[Row], intents: Sequence[Intent], others: Sequence[Holder]
+        ) -> None:
+            starts = [None if others else intent.starts_at for intent in intents]
+            connection.executemany(_BEGIN, [(*row, at) for row, at in zip(rows, starts, strict=True)])
             note_batch(connection, intents)
-            _note_starts(connection, [(one.key, one.starts_at) for one in intents if one.starts_at is not None])
+            _note_starts(connection, [(one.key, at) for one, at in zip(intents, starts, strict=True) if at is not None])
             if authority is not None:
                 connection.executemany(_RESTRICT, [(authority, *intent.key) for intent in intents])
 
-        def among_known(connection: Connection) -> list[Entry | None]:
+        def among_known(connection: Connection, others: Sequence[Holder]) -> Begun:
             known = _find(connection, [intent.key for intent in intents], traced=bool(traced))
             owners = {entry.owner for entry in known.values() if entry.outcome is None} - {self.owner}
             dead = self._liveness.dead_among(owners, connection)
@@ -213,38 +251,78 @@ class SqlJournalStore:
                         pending=_is_pending(connection, key),
                         crashes=crashes.count(entry, crashed=crashed, may_rerun=key in may_rerun),
                     )
-                    if left:
-                        connection.execute(f"UPDATE calls SET owner = ? WHERE {KEY}", (self.owner, *key))
+                    connection.execute(
+                        f"UPDATE calls SET owner = ?, claims = ? WHERE {KEY}", (self.owner, NO_CLAIMS, *key)
+                    )
                 new = [intent for intent in intents if intent.key not in known]
-                write(connection, intent_rows(new, self.owner), new)
+                write(connection, intent_rows(new, self.owner), new, others)
                 # Of a call whose first execution was not traced, the one that continues it is.
                 unfinished = {key for key, entry in known.items() if entry.outcome is None}
                 begun = unfinished | {intent.key for intent in new}
                 connection.executemany(_TRACE, [row for row in traced if row[:3] in begun])
-            return [known.get(intent.key) for intent in intents]
+            return Begun(map(known.get, [intent.key for intent in intents]), others)
 
-        def work_and_look_up(connection: Connection) -> list[Entry | None]:
+        def work_and_look_up(connection: Connection) -> Begun:
             found = _find(connection, list(refused), "every_call", traced=bool(traced))
-            return [*work(connection), *map(found.get, refused)]
+            begun = work(connection)
+            return Begun([*begun, *map(found.get, refused)], begun.others)
 
         # If the power fails, a call that may simply run again is as good as never begun: its outcome was not told.
         job_of = work_and_look_up if refused else work
         if of_run:
             return self._begin_of_run(scope, job_of, not rerun)
-        job = self._writer.do(job_of, synced=not rerun, shared=attempt is not None)
+        job = self._writer.do(job_of, synced=not rerun, shared=attempt is not None, ordered=sessions)
         if bundle is not None:
             self._bundles.begin(bundle, [intent.key for intent in intents], job)
         if over:
             self._bundles.put_back(over, job)
         return job
 
-    async def _begin_of_run(
-        self, scope: str, work: Callable[[Connection], list[Entry | None]], synced: bool
-    ) -> list[Entry | None]:
+    def hold(self, claims: Sequence[tuple[CallKey, str]]) -> Awaitable[list[Holder]]:
+        sessions, held = {key.session for key, _ in claims}, dict(claims)
+        bundles = self._bundles.of(held)
+
+        def work(connection: Connection) -> list[Holder]:
+            others = self._others(connection, sessions)
+            there = {bundle for bundle in set(bundles) if bundle is not None and bundle.is_there(connection)}
+            for bundle in there:
+                bundle.hold(connection, held)
+            alone = [key for key, bundle in zip(held, bundles, strict=True) if bundle not in there]
+            for session, scope in _places(alone):
+                untie(connection, session, scope)
+            connection.executemany(_HOLD, [(held[key], *key, self.owner) for key in alone])
+            return others
+
+        return self._writer.do(work, synced=False, shared=True, ordered=sessions)
+
+    def holders(self, sessions: Collection[str]) -> Awaitable[list[Holder]]:
+        wanted = frozenset(sessions)
+        return self._writer.read(lambda connection: self._others(connection, wanted))
+
+    def _others(self, connection: Connection, sessions: Collection[str], are_parallel: bool = False) -> list[Holder]:
+        """The calls of other owners that live, with claims in these sessions; nearly always none.
+
+        Where those who ask `are_parallel`, without the parallel ones.
+        """
+        found: list[Holder] = []
+        for session in sessions:
+            asked = (session, self.owner, NO_CLAIMS if are_parallel else "")
+            query = _OTHERS_AND_BUNDLES if connection.has_bundles else _OTHERS
+            rows: list[Any] = connection.execute(query, asked).fetchall()
+            if rows and rows[-1][2] is None:
+                rows = [row for row in rows if row[2] is not None]
+                rows += connection.execute(_BUNDLED_OTHERS, asked)
+            found += [Holder(CallKey._make(row[:3]), *row[3:]) for row in rows]
+        if found:
+            dead = self._liveness.dead_among({holder.owner for holder in found}, connection)
+            found = [holder for holder in found if holder.owner not in dead]
+        return found
+
+    async def _begin_of_run(self, scope: str, work: Callable[[Connection], Begun], synced: bool) -> Begun:
         """Begin calls of a run while a worker of this owner holds it: a worker that was frozen begins nothing more."""
         id = scope.removeprefix(RUN_SCOPE)
 
-        def held(connection: Connection) -> list[Entry | None] | None:
+        def held(connection: Connection) -> Begun | None:
             return work(connection) if one(connection, _HELD, (id, self.owner)) is not None else None
 
         begun = await self._writer.do(held, synced=synced)
@@ -396,8 +474,8 @@ class SqlJournalStore:
 
     async def reopen(self, key: CallKey) -> bool:
         statement = (
-            "UPDATE calls SET outcome = NULL, status = NULL, started_at = NULL, finished_at = NULL, owner = ?"
-            f" WHERE {KEY} AND status = 'connection_required'"
+            "UPDATE calls SET outcome = NULL, status = NULL, started_at = NULL, finished_at = NULL, owner = ?,"
+            f" claims = '{NO_CLAIMS}' WHERE {KEY} AND status = 'connection_required'"
         )
 
         def work(connection: Connection) -> bool:

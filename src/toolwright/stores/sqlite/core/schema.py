@@ -18,7 +18,7 @@ from toolwright.stores.sqlite.core.connection import SqliteConnection
 from toolwright.stores.sqlite.core.owners import sweep
 from toolwright.stores.sqlite.core.store_file import StorePlace
 
-VERSION = 14
+VERSION = 15
 """The version of the schema this code writes, in `PRAGMA user_version`."""
 APPLICATION = 0x746F6F6C
 """The number that marks a file as ours, in `PRAGMA application_id`."""

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -84,12 +84,18 @@ class Writer:
         self._jobs = JobThread(str(path), commit, self._connection.close, _Between(self, self._news))
 
     def do(
-        self, work: Callable[[SqliteConnection], T], *, synced: bool = True, shared: bool = False
+        self,
+        work: Callable[[SqliteConnection], T],
+        *,
+        synced: bool = True,
+        shared: bool = False,
+        ordered: Collection[str] = (),
     ) -> asyncio.Future[T]:
         """Run `work` inside the next transaction; its result comes when that is committed.
 
         With `synced=False` the commit is not fsynced: it survives a crash of this process, but a power cut may lose it
-        until the next synced commit. One program writes at a time, also where the work could be `shared`.
+        until the next synced commit. One program writes at a time, also where the work could be `shared`, so that
+        everything is `ordered`.
 
         Raises:
             StoreError: the store could not write; nothing of the transaction is there.
