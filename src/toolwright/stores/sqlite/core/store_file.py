@@ -6,6 +6,7 @@ directory, and not through a path that depends on the working directory of the p
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -94,12 +95,15 @@ class StorePlace:
             if name == self.name:
                 self._size = found.st_size
 
-    def require_same(self, connection: apsw.Connection) -> None:
+    def require_same(self, connection: apsw.Connection) -> int:
         """Refuse to continue when the files of the open store are no longer those in its directory, or cut short.
+
+        Returns the size of the log.
 
         Raises:
             StoreLost: one of them was deleted, moved or replaced, or the store was truncated.
         """
+        log_size = 0
         for name, identity in self._identities.items():
             try:
                 found = os.stat(name, dir_fd=self._directory)
@@ -115,6 +119,21 @@ class StorePlace:
                 if found.st_size < self._size:
                     self._require_whole(connection)
                 self._size = found.st_size
+            log_size = found.st_size  # the log comes last
+        return log_size
+
+    def lengthen_log(self, size: int, end: int) -> None:
+        """Write zeros behind the log, which has `size` bytes, up to `end`, while this program alone may write to it.
+
+        A disk syncs bytes that a file has already much faster than bytes by which it grows. SQLite reads no further
+        than the last page that was written to the log. Where the disk is full, SQLite says so better.
+        """
+        with contextlib.suppress(OSError):
+            fd = os.open(self.name + LOG, os.O_WRONLY | os.O_CLOEXEC, dir_fd=self._directory)
+            try:
+                os.pwrite(fd, bytes(end - size), size)
+            finally:
+                os.close(fd)
 
     def _require_whole(self, connection: apsw.Connection) -> None:
         """Refuse a file that is shorter than its header states. Only a vacuum shortens a file together with its

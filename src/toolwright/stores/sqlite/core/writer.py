@@ -48,6 +48,12 @@ LARGEST_LOG = 8_000
 """Pages in the log after which readers of old pages are waited for, so that it can be restarted."""
 LOG_BYTES = 16 * 1024 * 1024
 """Bytes that the file of the log retains when it is restarted."""
+FRAME = 4_096 + 24
+"""Bytes of a page in the log."""
+AHEAD = 64
+"""Pages for which the log must have room, or it is lengthened: a transaction of a batch writes some ten."""
+LAID_OUT = (CHECKPOINT + AHEAD) * FRAME
+"""Bytes up to which the log is lengthened before they are needed."""
 READERS = 1_000
 """Milliseconds that readers of old pages are waited for."""
 
@@ -307,7 +313,9 @@ class Writer:
             else:
                 connection.execute("BEGIN")
             if self._place is not None:
-                self._place.require_same(connection)
+                log_size = self._place.require_same(connection)
+                if writes and log_size < LAID_OUT and (self._log_pages + AHEAD) * FRAME > log_size:
+                    self._place.lengthen_log(log_size, min(LAID_OUT, max(2 * log_size, 2 * AHEAD * FRAME)))
             begun = True
             results = [job.work(connection) for job in jobs]
             connection.execute("COMMIT")
