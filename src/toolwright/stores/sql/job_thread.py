@@ -1,7 +1,7 @@
 """A thread that does the jobs of a store. Owns their queue, and waking the thread; the store owns the transactions.
 
 All jobs that coroutines ask for during one transaction go into the next one, so a hundred waiters cost one commit. The
-event loop never waits for the database. The thread is woken when the loop has made all the requests of a tick: woken
+event loop never waits for the database. The thread gets the jobs when the loop has made all the requests of a tick:
 earlier, it would delay the loop, and commit a part.
 """
 
@@ -83,8 +83,9 @@ class JobThread:
         self._between = between
         self._process = os.getpid()
         self._closed = False
-        self._jobs: deque[Job] = deque()
-        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._jobs: deque[Job] = deque()  # that the loop is still adding to
+        self._handed: queue.SimpleQueue[list[Job]] = queue.SimpleQueue()
+        self._asked = self._taken = 0
         self._ringing: set[asyncio.AbstractEventLoop] = set()
         self._thread = threading.Thread(target=self._work, name="toolwright-journal", daemon=True)
         self._thread.start()
@@ -96,6 +97,7 @@ class JobThread:
         else:
             loop = job.loop
             self._jobs.append(job)
+            self._asked += 1
             if loop not in self._ringing:
                 self._ringing.add(loop)
                 # Not in the next tick: what others collect in this one, they request in the next.
@@ -113,21 +115,29 @@ class JobThread:
 
     def wake(self) -> None:
         """Let the thread look at what it does between its jobs."""
-        self._bell.put(None)
+        self._handed.put([])
 
     def _ring(self, loop: asyncio.AbstractEventLoop, waiting: int, until: float) -> None:
-        """Wake the thread when the loop has nothing more to add: the two would only fight for the interpreter."""
+        """Hand the jobs to the thread when the loop has nothing more to add: the two would only fight for the
+        interpreter."""
         more = len(self._jobs)
         if more > waiting and loop.time() < until:
             loop.call_soon(self._ring, loop, more, until)
         else:
             self._ringing.discard(loop)
-            self._bell.put(None)
+            self._handed.put(self._take())
+
+    def _take(self) -> list[Job]:
+        taken = []
+        with contextlib.suppress(IndexError):  # Another loop, or the thread as it ends, may take them, too.
+            while True:
+                taken.append(self._jobs.popleft())
+        return taken
 
     @property
     def queued(self) -> int:
         """How many jobs wait for the thread."""
-        return len(self._jobs)
+        return self._asked - self._taken
 
     @property
     def closed(self) -> bool:
@@ -138,19 +148,25 @@ class JobThread:
         """Do the queued jobs, and end the thread."""
         if not self._closed:
             self._closed = True
-            self._bell.put(None)
+            self._handed.put([])
         if self._process == os.getpid():  # a fork has no copy of the thread
             await asyncio.to_thread(self._thread.join)
 
     def _work(self) -> None:
-        jobs, between = self._jobs, self._between
+        handed, between = self._handed, self._between
         while True:
+            jobs: list[Job] = []
             with contextlib.suppress(queue.Empty):
-                self._bell.get(timeout=None if between is None else between.due())
-            # Read before the jobs: once it is closed no job is added, and all earlier ones are found.
+                jobs = handed.get(timeout=None if between is None else between.due())
+                while not handed.empty():
+                    jobs += handed.get_nowait()
+            # Read before the rest of the jobs: once it is closed none is added, and all earlier ones are found.
             closed = self._closed
-            while jobs:
-                self._carry_out([jobs.popleft() for _ in range(len(jobs))])
+            if closed:
+                jobs += self._take()
+            if jobs:
+                self._taken += len(jobs)
+                self._carry_out(jobs)
             if closed:
                 break
             if between is not None:
