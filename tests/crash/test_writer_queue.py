@@ -48,6 +48,7 @@ async def test_the_log_becomes_short_again_after_a_reader_has_kept_it_long(tmp_p
     monkeypatch.setattr(writer, "CHECKPOINT", 10)
     monkeypatch.setattr(writer, "LARGEST_LOG", 40)
     monkeypatch.setattr(writer, "LOG_BYTES", 20 * PAGE)
+    monkeypatch.setattr(writer, "LAID_OUT", 20 * PAGE)
     monkeypatch.setattr(writer, "READERS", 10)
     file, log = tmp_path / "agent.db", tmp_path / "agent.db-wal"
     async with fail_after(20), Runtime.open(file) as runtime:

@@ -16,7 +16,7 @@ from typing import Any
 from toolwright import jsonx
 from toolwright.argument_checks import require_text, unusable
 from toolwright.calls.active_call import NEW, QUEUED, UNRECORDED, ActiveCall, OwnerBatch, about
-from toolwright.calls.authorise.authorise import authorise
+from toolwright.calls.authorise.authorise import allowed_by, authorise
 from toolwright.calls.authorise.loop_detection import find_loops
 from toolwright.calls.conclude import end_now
 from toolwright.calls.context import BatchContext, ToolPlan
@@ -744,7 +744,8 @@ class Launch:
     def _queue_early(self) -> None:
         """Queue the calls before the journal writes their intents, where nothing must be waited for between.
 
-        Calls keep their order, so this ends at the first one that must be judged.
+        Calls keep their order, so this ends at the first one that may not simply run: the launch judges it once more,
+        when the journal has said whether it is known.
         """
         policy = self._context.policy
         if self._context.hooks.before or self._prepares or self._above is not None or policy.on_loop == "refuse":
@@ -755,9 +756,10 @@ class Launch:
         for call in self._calls:
             if call.outcome is None and call.answer is None and call.tool is not None and call.phase is NEW:
                 plan = call.plan = self._plans.get(call.tool) or self._plan(call.tool)
-                if plan.allowed_by is None:
+                rule = plan.allowed_by
+                if rule is None and (rule := allowed_by(call, self._context.judge)) is None:
                     return
-                call.decided_by = plan.allowed_by or call.decided_by
+                call.decided_by = rule or call.decided_by
                 self._queue(call, plan)
 
     def leave_queue(self, calls: Sequence[ActiveCall]) -> None:

@@ -3,11 +3,12 @@
 import asyncio
 import threading
 
+import apsw
 import pytest
 
 from tests.effects.watching import waiting
 from tests.support import fail_after
-from toolwright import Pending, Runtime, ToolCall, ToolContext, tool
+from toolwright import Pending, Policy, Rule, Runtime, ToolCall, ToolContext, tool
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.journal import CallKey, Intent
 from toolwright.stores.sql import job_thread
@@ -37,6 +38,22 @@ async def test_a_batch_costs_few_commits(file, open_runtime, name, count, most):
     await runtime.session("s").run_batch([{"name": name, "arguments": {"n": n}} for n in range(count)])
 
     assert store.commits - before <= most
+
+
+@pytest.mark.promise("EFF-04", "AUTH-01")
+async def test_a_call_that_a_condition_allows_starts_with_its_intent(file, open_runtime):
+    @tool
+    async def pay(n: int) -> int:
+        return n
+
+    store = SqliteStore(file)
+    rules = [Rule("ask", "pay", when=lambda request: request.arguments["n"] > 10)]
+    runtime = await open_runtime(store, pay, policy=Policy(rules=rules))
+    before = store.commits
+    (outcome,) = await runtime.session("s").run_batch([{"name": "pay", "arguments": {"n": 1}}])
+
+    assert outcome.value == 1
+    assert store.commits - before == 2
 
 
 @pytest.mark.promise("EFF-04", "EFF-06")
@@ -253,3 +270,37 @@ async def test_nothing_is_left_beside_a_closed_store(file):
         pass
 
     assert [path.name for path in file.parent.iterdir()] == ["agent.db"]
+
+
+@pytest.mark.promise("EFF-08")
+async def test_the_log_has_room_before_a_commit_needs_it(file, open_runtime):
+    @tool(parallel=True)
+    async def pay(n: int) -> int:
+        return n
+
+    runtime = await open_runtime(SqliteStore(file), pay)
+    log, sizes = file.with_name(file.name + "-wal"), []
+    for batch in range(40):
+        await runtime.session("s").run_batch([{"name": "pay", "arguments": {"n": batch}}])
+        sizes.append(log.stat().st_size)
+
+    assert len(set(sizes)) < 4, "It grows by doubling, and not with each commit: a sync is dearer while a file grows."
+
+
+@pytest.mark.promise("EFF-08", "EFF-12")
+async def test_room_in_the_log_overwrites_nothing_of_another_program(file, open_runtime):
+    @tool(parallel=True)
+    async def pay(n: int) -> int:
+        return n
+
+    runtimes = [await open_runtime(SqliteStore(file), pay) for _ in range(2)]
+    for batch in range(60):  # by turns: each believes the log to be shorter than it is
+        for name, runtime in enumerate(runtimes):
+            calls = [{"id": f"{batch}/{n}", "name": "pay", "arguments": {"n": n}} for n in range(batch % 7 + 1)]
+            await runtime.session(f"s{name}").run_batch(calls)
+    reader = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
+
+    assert reader.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    assert reader.execute("SELECT count(*) FROM calls WHERE status = 'success'").fetchall() == [
+        (2 * sum(batch % 7 + 1 for batch in range(60)),)
+    ]

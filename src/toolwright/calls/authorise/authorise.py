@@ -185,6 +185,17 @@ def _because(verdict: Verdict, match: Match) -> Verdict:
     return Verdict(verdict.effect, verdict.rule, reason)
 
 
+def allowed_by(prepared: PreparedCall, judge: Judge) -> str | None:
+    """The rule that allows a call, "" when none needed to; None when it must be asked about, or may not run."""
+    try:
+        verdict = judge.judge(prepared)
+    except BrokenRule:
+        return None
+    if verdict is ALLOWED:
+        return ""
+    return verdict.rule if SEVERITY[verdict.effect] == 0 else None
+
+
 def authorise(prepared: PreparedCall, judge: Judge, *, approved: bool = False) -> Verdict | None:
     """Let the call continue, or return the verdict by which it must not: a question to be asked first, or a refusal.
 
