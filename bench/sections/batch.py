@@ -9,7 +9,8 @@ from bench.probe import ProbeError, effort_of, emit, probe_parser, run_probe
 from bench.report import Line, Report
 from bench.workload import BATCH_SIZES, bare_gather
 
-LIMIT_RATIO = 2.5
+LIMIT_RATIOS = {1: 1.6, 10: 2.0, 100: 1.9, 1_000: 1.8}
+"""The most that a batch of each size may cost."""
 
 
 def section(quick: bool, earlier: Mapping[str, Report]) -> Report:
@@ -19,7 +20,7 @@ def section(quick: bool, earlier: Mapping[str, Report]) -> Report:
     except ProbeError as error:
         lines = [Line("toolwright", error=str(error))]
     else:
-        lines = [Line.paired(line_name(each.calls), each, target=LIMIT_RATIO) for each in pairings]
+        lines = [Line.paired(line_name(each.calls), each, target=LIMIT_RATIOS[each.calls]) for each in pairings]
     return Report("batch", "toolwright with everything on beside a bare asyncio.gather", lines)
 
 
