@@ -24,6 +24,7 @@ class Subscription:
         "_hub",
         "_important",
         "_light",
+        "_mixed",
         "_passed",
         "_told",
         "_waiter",
@@ -42,25 +43,31 @@ class Subscription:
         # Each with the number of important events that came before it, which restores the order of the two queues.
         self._light: deque[tuple[int, AnyEvent]] = deque()
         self._passed = 0
+        # True while there are light events, or dropped ones that the reader was not told of: else the next important
+        # event is the next one.
+        self._mixed = False
         self._waiter: asyncio.Future[None] | None = None
         self._closed = False
 
     def push(self, event: AnyEvent) -> None:
         """Queue an event; called by the hub."""
-        important = self._important
         if event.droppable:
-            self._light.append((self._passed + len(important), event))
+            self._light.append((self._passed + len(self._important), event))
+            self._mixed = True
         else:
-            important.append(event)
-        if len(important) + len(self._light) > self.limit:
-            self._drop()
+            self._important.append(event)
+        if self._mixed or len(self._important) > self.limit:
+            self._keep_to_limit()
         if self._waiter is not None:
             # One tick of the loop later, so that events of this tick and the next wake the reader once.
             self._waiter.get_loop().call_soon(_wake, self._waiter)
             self._waiter = None
 
-    def _drop(self) -> None:
+    def _keep_to_limit(self) -> None:
+        if len(self._important) + len(self._light) <= self.limit:
+            return
         self.dropped += 1
+        self._mixed = True
         if self._light:
             self._light.popleft()
         else:
@@ -81,15 +88,15 @@ class Subscription:
         else:
             self._important.popleft()
             self._passed += 1
+        self._mixed = bool(self._light)
         return following
 
     def __aiter__(self) -> AsyncIterator[AnyEvent]:
         return self
 
     async def __anext__(self) -> AnyEvent:
-        if self._important and not self._light and self.dropped == self._told:
-            self._passed += 1
-            return self._important.popleft()
+        if self._important and not self._mixed:
+            return self._important.popleft()  # Only light events are put in order by the number that passed.
         while True:
             if (self._important or self._light) and (event := self.take()) is not None:
                 return event

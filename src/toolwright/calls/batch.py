@@ -13,6 +13,8 @@ from contextvars import copy_context
 from types import coroutine
 from typing import Any
 
+from msgspec import Struct, field
+
 from toolwright import jsonx
 from toolwright.argument_checks import require_text, unusable
 from toolwright.calls.active_call import NEW, QUEUED, UNRECORDED, ActiveCall, OwnerBatch, about
@@ -21,14 +23,16 @@ from toolwright.calls.authorise.loop_detection import find_loops
 from toolwright.calls.conclude import end_now
 from toolwright.calls.context import BatchContext, ToolPlan
 from toolwright.calls.early_queue import EarlyQueue
-from toolwright.calls.environment import MOST_BATCHES_BEFORE_YIELD
+from toolwright.calls.environment import MOST_BATCHES_BEFORE_YIELD, CallEnvironment
 from toolwright.calls.execute.cancel import cancel
 from toolwright.calls.execute.execute import CallTicket, Lane
 from toolwright.calls.execute.timeout import limit_queue, timeout_of
 from toolwright.calls.failures import lacks_secrets
 from toolwright.calls.nesting import child_id, nearest_running, nested_too_deeply, not_held
+from toolwright.calls.policy import Policy
 from toolwright.calls.prepare.before_hooks import broken, run_before_hooks
 from toolwright.calls.prepare.prepare import prepare
+from toolwright.calls.quick_fields import quick_fields
 from toolwright.calls.record import CallRecord
 from toolwright.calls.redact import (
     NOT_SHOWN,
@@ -54,37 +58,39 @@ from toolwright.tools.tool import Tool
 from toolwright.tools.tracing import Tracing
 
 
-class Batch:
-    """A batch that was started: await it for its outcomes, or cancel it."""
+@quick_fields
+class Batch(Struct, eq=False):
+    """A batch that was started: await it for its outcomes, or cancel it. `prepared` makes one."""
 
-    __slots__ = (
-        "_all_well",
-        "_calls",
-        "_ended",
-        "_failed_call",
-        "_given_secret",
-        "_launch",
-        "_left",
-        "_names",
-        "_outcomes",
-        "_prepares",
-        "_watchers",
-        "context",
-        "env",
-        "failed",
-        "id",
-        "parent",
-        "policy",
-        "scope",
-        "started_by",
-        "stop_reason",
-        "timeout",
-    )
+    context: BatchContext[ActiveCall]
+    env: CallEnvironment[ActiveCall]
+    policy: Policy
+    scope: str
+    parent: ActiveCall | None
+    started_by: str | None
+    """The id of the call that made these calls, or that started the run which they are."""
+    timeout: float | None
+    """Seconds for each of these calls, in place of the timeout of its tool or the policy."""
+    _ended: Callable[[Batch], None]
+    id: str = ""
+    stop_reason: str | None = None
+    """Why no call may start any more."""
+    failed: Exception | None = None
+    """Raised where the batch is awaited."""
+    _calls: list[ActiveCall] = field(default_factory=list)
+    _names: list[tuple[str, str]] = field(default_factory=list)
+    _outcomes: list[ToolOutcome | None] = field(default_factory=list)
+    _left: int = 0
+    _all_well: bool = True
+    _failed_call: str | None = None
+    _prepares: bool = False
+    _given_secret: bool = False
+    _launch: Launch | None = None
+    _watchers: Watchers | None = None
 
-    id: str
-
-    def __init__(
-        self,
+    @classmethod
+    def prepared(
+        cls,
         calls: Iterable[ToolCall | Mapping[str, Any]],
         snapshot: Snapshot,
         context: BatchContext[ActiveCall],
@@ -95,38 +101,22 @@ class Batch:
         timeout: float | None = None,
         nested_source: CallSource = "tool",
         ended: Callable[[Batch], None] = lambda batch: None,
-    ) -> None:
-        self.context = context
-        self.env = context.env
-        self.policy = context.policy
-        self.scope = scope
-        self.parent = parent
-        # Why no call may start any more; raised where the batch is awaited.
-        self.stop_reason: str | None = None
-        self.failed: Exception | None = None
-        # The id of the call that made these calls, or that started the run which they are.
-        self.started_by = started_by if parent is None else parent.call_id
-        # Seconds for each of these calls, in place of the timeout of its tool or the policy.
-        self.timeout = timeout
-        self._ended = ended
-        self._failed_call: str | None = None
-        self._launch: Launch | None = None
-        self._watchers: Watchers | None = None
-        self._all_well = True
-        self._prepares = self._given_secret = False
-        self._calls = self._prepare(calls, snapshot, nested_source)
-        self._left = left = len(self._calls)
-        self._outcomes: list[ToolOutcome | None] = [None] * left
+    ) -> Batch:
+        """A batch of these calls, to be started. Each call that cannot run has its outcome already."""
+        if parent is not None:
+            started_by = parent.call_id
+        batch = cls(context, context.env, context.policy, scope, parent, started_by, timeout, ended)
+        batch._prepare(calls, snapshot, nested_source)
+        return batch
 
     # --- the way of the calls
 
     def _prepare(
         self, given: Iterable[ToolCall | Mapping[str, Any]], snapshot: Snapshot, nested_source: CallSource
-    ) -> list[ActiveCall]:
+    ) -> None:
         env, parent, most = self.env, self.parent, self.policy.max_argument_bytes
         unchecked, started_by = min(most, jsonx.SHALLOW), self.started_by
-        calls: list[ActiveCall] = []
-        names: list[tuple[str, str]] = []
+        calls, names = self._calls, self._names
         raws: list[bytes] = []
         seen: set[str] = set()
         at_once = None if parent is None else AtOnce()
@@ -157,10 +147,10 @@ class Batch:
             calls.append(call)
             names.append((call.call_id, call.name))
             raws.append(raw)
-        self._names = names
+        self._left = len(calls)
+        self._outcomes = [None] * len(calls)
         # The same calls give the same id. What follows the first part are objects of JSON: each says where it ends.
         self.id = "batch_" + jsonx.digest(b"".join([jsonx.encode_unchecked(names), *raws]))[:40]
-        return calls
 
     def start(self, *, at_once: bool = False, was_left: bool = False) -> Batch:
         """Set every call on its way. `at_once`: tools take their first step before this returns.
@@ -207,7 +197,7 @@ class Batch:
         self._names = []  # Nobody needs them any more, and the batch may wait for long with very many calls.
         if self.parent is not None:
             self.parent.nested = (*self.parent.nested, self)
-        self._launch = launch = Launch(self, calls, self._prepares, was_left)
+        self._launch = launch = Launch.of(self, calls, self._prepares, was_left)
         launch.start(admission, at_once)
         return self
 
@@ -478,7 +468,8 @@ Admitting = Coroutine[Any, Any, None]
 """The remaining work of the journal for the calls of a batch."""
 
 
-class Launch:
+@quick_fields
+class Launch(Struct, eq=False):
     """Sets the calls of one batch on their way: through the journal, hooks, approval, claims and limits.
 
     A batch of plain calls is launched at once. Where something must be waited for first, a driver does that, and
@@ -486,44 +477,36 @@ class Launch:
     calls must get to know their past.
     """
 
-    __slots__ = (
-        "_above",
-        "_batch",
-        "_called_off",
-        "_calls",
-        "_context",
-        "_driver",
-        "_early",
-        "_env",
-        "_lane",
-        "_limits",
-        "_plans",
-        "_prepares",
-        "_was_left",
-    )
+    _batch: Batch
+    _calls: list[ActiveCall]
+    _prepares: bool
+    _was_left: bool
+    _context: BatchContext[ActiveCall]
+    _plans: dict[Tool, ToolPlan]
+    """By tool; calls with a timeout of their own have plans of their own."""
+    _lane: Lane
+    _limits: tuple[Limit, ...]
+    _above: Ticket | None = None
+    _driver: asyncio.Task[None] | None = None
+    _early: EarlyQueue | None = None
+    """Until the journal has answered."""
+    _called_off: dict[int, str] = field(default_factory=dict)
+    """Reasons by the positions of calls that were stopped before the launch."""
 
-    def __init__(self, batch: Batch, calls: list[ActiveCall], prepares: bool, was_left: bool) -> None:
-        self._batch = batch
-        self._was_left = was_left
-        self._calls = calls
-        self._prepares = prepares
-        self._context = context = batch.context
-        self._env = context.env
-        # By tool; calls with a timeout of their own have plans of their own.
-        self._plans: dict[Tool, ToolPlan] = context.plans if batch.timeout is None else {}
-        self._driver: asyncio.Task[None] | None = None
-        self._early: EarlyQueue | None = None  # until the journal has answered
-        self._called_off: dict[int, str] = {}  # reasons by the positions of calls that were stopped before the launch
-        self._lane = Lane(context.env, copy_context())
-        self._above: Ticket | None = None
+    @classmethod
+    def of(cls, batch: Batch, calls: list[ActiveCall], prepares: bool, was_left: bool) -> Launch:
+        """The launch of a batch."""
+        context, above = batch.context, None
         limits = context.outer_limits
         if batch.parent is not None:
-            self._above = above = nearest_running(batch.parent)
+            above = nearest_running(batch.parent)
             if above is not None:
                 limits = not_held(limits, above)
         if len(calls) > context.policy.max_concurrency:  # else there is a slot of the batch for each
             limits = (Limit("a slot of the batch", context.policy.max_concurrency), *limits)
-        self._limits = limits
+        lane = Lane(context.env, copy_context(), context.recorder.channel)
+        plans = context.plans if batch.timeout is None else {}
+        return cls(batch, calls, prepares, was_left, context, plans, lane, limits, above)
 
     def start(self, admission: Admitting | None, at_once: bool) -> None:
         """Set every call on its way, once the journal has admitted all: `admission` is to be awaited for that.
@@ -534,12 +517,12 @@ class Launch:
             admission is not None
             or self._context.hooks.before
             or self._prepares
-            or self._env.know is not None
-            or (self._env.redactor is not None and any(map(shown_later, self._calls)))
+            or self._context.env.know is not None
+            or (self._context.env.redactor is not None and any(map(shown_later, self._calls)))
         ):
-            self._driver = self._env.loop.create_task(self._drive(admission))
+            self._driver = self._context.env.loop.create_task(self._drive(admission))
             self._driver.add_done_callback(functools.partial(self._driven, admission))
-            self._env.tasks.add(self._driver)  # so that closing the runtime waits for it
+            self._context.env.tasks.add(self._driver)  # so that closing the runtime waits for it
         elif at_once:
             self._lane.busy = True
             self._launch()
@@ -557,7 +540,7 @@ class Launch:
         if self._driver is None:
             return False
         # Else it continues until that is known: the reason of the stop may hold a secret.
-        if self._env.know is None and not self._was_left:
+        if self._context.env.know is None and not self._was_left:
             self._driver.cancel()
         return True
 
@@ -573,9 +556,9 @@ class Launch:
     async def _drive(self, admission: Admitting | None) -> None:
         """Wait for everything that must come before a call may be authorised: the journal, hooks, prepare steps."""
         try:
-            while self._env.know is not None:
-                await self._know(self._env.know)
-            if self._env.redactor is not None:
+            while self._context.env.know is not None:
+                await self._know(self._context.env.know)
+            if self._context.env.redactor is not None:
                 for call in self._calls:
                     if shown_later(call):
                         await show_arguments(call)
@@ -589,7 +572,7 @@ class Launch:
     async def _know(self, know: Callable[[], Awaitable[None]]) -> None:
         """Read the secrets that must be redacted before anything of this session runs."""
         await know()
-        self._env.know = self._env.keeper.catch_up if self._env.keeper.behind else None
+        self._context.env.know = self._context.env.keeper.catch_up if self._context.env.keeper.behind else None
         for call in self._calls:
             await show_arguments(call)
 
@@ -607,7 +590,7 @@ class Launch:
     async def _require_secrets(self, calls: list[ActiveCall]) -> None:
         """End the calls whose tools require secrets that the session does not have."""
         asking = [call for call in calls if call.tool is not None and call.tool.definition.hints.requires_secrets]
-        known = await self._env.secret_names() if asking else ()
+        known = await self._context.env.secret_names() if asking else ()
         for call in asking:
             assert call.tool is not None
             names = call.tool.definition.required_secrets
@@ -616,8 +599,8 @@ class Launch:
                 call.fail(lacks_secrets(call.name, missing))
 
     async def _run_before_hooks(self, calls: list[ActiveCall]) -> None:
-        hooks, policy, loop = self._context.hooks.before, self._context.policy, self._env.loop
-        view, batch, most, seconds = self._env.view, self._batch.id, policy.max_argument_bytes, policy.timeout
+        hooks, policy, loop = self._context.hooks.before, self._context.policy, self._context.env.loop
+        view, batch, most, seconds = self._context.env.view, self._batch.id, policy.max_argument_bytes, policy.timeout
         tasks = [
             loop.create_task(run_before_hooks(call, hooks, view=view, batch=batch, max_bytes=most, seconds=seconds))
             for call in calls
@@ -628,7 +611,7 @@ class Launch:
         except asyncio.CancelledError:
             for task in tasks:
                 task.cancel()
-                self._env.hold_task(task)
+                self._context.env.hold_task(task)
             raise
         for call, task in zip(calls, tasks, strict=True):
             await show_arguments(call)
@@ -639,7 +622,7 @@ class Launch:
 
     def _driven(self, admission: Admitting | None, driver: asyncio.Task[None]) -> None:
         self._driver = None
-        self._env.tasks.discard(driver)
+        self._context.env.tasks.discard(driver)
         if admission is not None:
             admission.close()  # The batch may have been stopped before the journal was asked.
         if driver.cancelled():
@@ -665,7 +648,7 @@ class Launch:
         call.shares = None
         try:
             if not call.concluded:
-                await self._begin([call], self._env.journal.admit([call]))
+                await self._begin([call], self._context.env.journal.admit([call]))
         except Exception as error:
             self._batch.store_failed(error)
         self._launch(call)
@@ -674,19 +657,21 @@ class Launch:
 
     def _launch(self, again: ActiveCall | None = None) -> None:
         """Authorise and schedule each call, or one that waited. The schedule starts it when its turn comes."""
-        batch, context, policy = self._batch, self._context, self._context.policy
-        siblings, plans = None if self._above is None else ClaimIndex(), self._plans
-        calls = list(self._calls) if again is None else [again]
+        batch, context, plans, called_off = self._batch, self._context, self._plans, self._called_off
+        siblings = None if self._above is None else ClaimIndex()
+        calls = self._calls if again is None else [again]
+        policy = context.policy
         if again is None and policy.on_loop != "ignore":
-            new = [call for call in calls if call.outcome is None and call.answer is None]
-            for looping, warning in find_loops(context.loops, new, policy):
-                publish(self._env, looping, CallWarning(*about(looping), "loop", warning))
+            for looping, warning in find_loops(context.loops, calls, policy):
+                publish(context.env, looping, CallWarning(*about(looping), "loop", warning))
         if self._early is not None:
-            all_stopped, stopped = batch.stop_reason is not None, self._called_off
-            self._early.close(calls, {call for call in calls if all_stopped or call.position in stopped})
+            all_stopped = batch.stop_reason is not None
+            self._early.close(calls, {call for call in calls if all_stopped or call.position in called_off})
             self._early = None
         for call in calls:
-            tool, stop_reason = call.tool, batch.stop_reason or self._called_off.get(call.position)
+            tool, stop_reason = call.tool, batch.stop_reason
+            if called_off and stop_reason is None:
+                stop_reason = called_off.get(call.position)
             if call.phase is not NEW or (call.shares is not None and stop_reason is None):
                 continue  # stopped by the failure of a call before it, or ended by the call it shares
             if call.outcome is not None or call.answer is not None or tool is None:
@@ -709,29 +694,16 @@ class Launch:
                 cancel(call, stop_reason)
                 continue
             self._queue(call, plan, siblings)
+        if policy.queue_timeout is not None:
+            limit_queue(calls, policy.queue_timeout)
 
     def _queue(self, call: ActiveCall, plan: ToolPlan, siblings: ClaimIndex | None = None) -> None:
         """Put a call into the order. It starts when its turn comes, which may be now."""
-        tool = plan.tool
-        claims = tool.claims
-        if type(claims) is not tuple:
-            claims = claims(call.arguments or {})  # type: ignore[operator]
-        call.ticket = ticket = CallTicket()
-        # One by one: a tuple of so many would be made first.
-        ticket.call = call
-        ticket.lane = self._lane
-        ticket.claims = claims
-        ticket.limits = self._limits if plan.limit is None else self._limits_with(plan.limit)
-        ticket.parent = self._above
-        ticket.state = "new"
-        ticket.waiting_in = None
-        ticket.done = ticket.rejoins = False
-        ticket.waited_for = ticket.reserved = ()
+        claims = plan.tool.claims(call.arguments or {}) if plan.claims is None else plan.claims  # type: ignore[operator]
+        limits = self._limits if plan.limit is None else self._limits_with(plan.limit)
+        call.ticket = ticket = CallTicket(call, self._lane, claims, limits, self._above)
         call.phase = QUEUED
-        self._env.admission.submit(ticket, siblings)
-        queue_timeout = self._context.policy.queue_timeout
-        if queue_timeout is not None:
-            limit_queue(call, queue_timeout)
+        self._context.env.admission.submit(ticket, siblings)
 
     def _plan(self, tool: Tool) -> ToolPlan:
         """Make the plan of a tool, which is in `_plans` from then on."""
@@ -752,15 +724,17 @@ class Launch:
             return
         if self._was_left or self._called_off:
             return
-        self._early = EarlyQueue(self._lane, self._env.admission)
+        self._early = EarlyQueue(self._lane, self._context.env.admission)
         for call in self._calls:
             if call.outcome is None and call.answer is None and call.tool is not None and call.phase is NEW:
                 plan = call.plan = self._plans.get(call.tool) or self._plan(call.tool)
                 rule = plan.allowed_by
                 if rule is None and (rule := allowed_by(call, self._context.judge)) is None:
-                    return
+                    break
                 call.decided_by = rule or call.decided_by
                 self._queue(call, plan)
+        if policy.queue_timeout is not None:
+            limit_queue(self._calls, policy.queue_timeout)
 
     def leave_queue(self, calls: Sequence[ActiveCall]) -> None:
         """Take calls that were queued early, and have not started, out of the order."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from msgspec.structs import replace
 
 from toolwright import jsonx
@@ -40,20 +43,12 @@ async def _finish_late(call: ActiveCall, result: object) -> None:
 
 def give(call: ActiveCall, outcome: ToolOutcome) -> None:
     """Give a call its outcome and release its claims and slots, once the journal has it."""
-    env, ticket, suspension, past = call.env, call.ticket, call.suspension, call.past
-    taken = suspension is not None and suspension.key_taken
-    if (taken or (past is not None and _may_have_key_out(call, past, outcome))) and env.journal.will_record(
-        call, outcome
-    ):
-        if suspension is not None:
-            suspension.key_taken = False
-        if past is not None:
-            past.key_out = False
-        env.hold_task(env.loop.create_task(_end_completion(call, outcome)))
-        return
-    if (past is not None or call.asked_agents is not None) and _may_leave_agents(call, outcome):
-        env.hold_task(env.loop.create_task(_end_agents(call, outcome)))
-        return
+    env, ticket = call.env, call.ticket
+    if call.suspension is not None or call.past is not None or call.asked_agents is not None:
+        ending = _ends_first(call, outcome)
+        if ending is not None:
+            env.hold_task(env.loop.create_task(ending))
+            return
     if ticket is not None and call in env.lingering:
         ticket = None  # Code that was given up, and still runs, holds its claims.
     if not env.journal.concluded(call, outcome, _recorded):
@@ -72,6 +67,23 @@ def give(call: ActiveCall, outcome: ToolOutcome) -> None:
         env.admission.finish(ticket)
         if ticket.parent is None:
             call.ticket = None  # The two know each other, and nobody asks for either any more.
+
+
+def _ends_first(call: ActiveCall, outcome: ToolOutcome) -> Coroutine[Any, Any, None] | None:
+    """What must be ended outside before a call may have its outcome, which is given again then: its completion key, or
+    the turns of its sub-agents."""
+    suspension, past = call.suspension, call.past
+    taken = suspension is not None and suspension.key_taken
+    key_out = taken or (past is not None and _may_have_key_out(call, past, outcome))
+    if key_out and call.env.journal.will_record(call, outcome):
+        if suspension is not None:
+            suspension.key_taken = False
+        if past is not None:
+            past.key_out = False
+        return _end_completion(call, outcome)
+    if (past is not None or call.asked_agents is not None) and _may_leave_agents(call, outcome):
+        return _end_agents(call, outcome)
+    return None
 
 
 def _may_have_key_out(call: ActiveCall, past: Past, outcome: ToolOutcome) -> bool:

@@ -33,6 +33,7 @@ class ToolPlan:
         "around",
         "attempts",
         "bucket",
+        "claims",
         "direct",
         "invoke",
         "limit",
@@ -48,6 +49,8 @@ class ToolPlan:
         self.invoke = tool.invoke
         self.direct = tool.direct
         self.needs_context = tool.needs_context
+        # None where they depend on the arguments.
+        self.claims = tool.claims if isinstance(tool.claims, tuple) else None
         self.attempts = tool.definition.retry.attempts
         self.rerun = tool.definition.on_crash == "rerun"
         self.bucket = bucket

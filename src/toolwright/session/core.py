@@ -288,8 +288,33 @@ class SessionCore:
         tools = self.all_tools()
         if self._offer.late != self._late:
             self._use_late_capabilities()
-        # The permissions of a batch apply to the calls that its tools make, in this session and in others: these have
-        # the same or fewer.
+        context = self._context
+        if parent is not None or under or changes:
+            context = self._context_of(changes, parent, under)
+        own = context.env is self.environment
+        batch = Batch.prepared(
+            calls,
+            tools if own else self.tools_of_runs(),
+            context,
+            scope=scope,
+            parent=parent,
+            nested_source=nested_source,
+            ended=self._ended if own else self._nested_in_run_ended,
+        )
+        if own:
+            self.own_batches[batch] = None
+        else:
+            self.run_batches[batch] = None
+        return batch
+
+    def _context_of(
+        self, changes: PolicySettings, parent: ActiveCall | None, under: tuple[Policy, ...]
+    ) -> BatchContext[ActiveCall]:
+        """The context of a batch under a changed policy or restrictions, or of one that a call makes.
+
+        The permissions of a batch apply to the calls that its tools make, in this session and in others: these have the
+        same or fewer.
+        """
         above = parent.owner if parent is not None and parent.env in self._environments else None
         if parent is None:
             context = self._context_under(under) if under else self._context
@@ -299,24 +324,10 @@ class SessionCore:
         else:
             context = self._context_under(parent.owner.context.authority)
             restrictions = context.restrictions
-        if changes:
-            environment, limits = (None, None) if above is None else (context.env, context.outer_limits)
-            context = self._make_context(context.policy.but(**changes), environment, limits, restrictions)
-        own = context.env is self.environment
-        batch = Batch(
-            calls,
-            tools if own else self.tools_of_runs(),
-            context,
-            scope=scope,
-            parent=parent,
-            nested_source=nested_source,
-            ended=self._ended,
-        )
-        if own:
-            self.own_batches[batch] = None
-        else:
-            self.run_batches[batch] = None
-        return batch
+        if not changes:
+            return context
+        environment, limits = (None, None) if above is None else (context.env, context.outer_limits)
+        return self._make_context(context.policy.but(**changes), environment, limits, restrictions)
 
     def bounds(self, under: Policy | None) -> tuple[Policy, ...]:
         """The restrictions that a policy means for a caller; the same object each time, by which contexts are found."""
@@ -351,7 +362,8 @@ class SessionCore:
         calls, parent = [named(call)], CURRENT.get()
         await learn_secrets(self.environment, calls, self.all_tools(), self.policy.max_argument_bytes)
         batch = self.make_batch(calls, "", changes, parent)
-        self._ended(batch)  # it is never started
+        self.own_batches.pop(batch, None)  # it is never started
+        self.run_batches.pop(batch, None)
         return await judge(*batch.calls)
 
     def start_run(self, call: ToolCall, run: RunBatch) -> Batch:
@@ -370,7 +382,7 @@ class SessionCore:
         # beginning.
         restrictions = (*self._restrictions, *run.restrictions)
         context = self._make_context(self._run_policy, environment, (), restrictions, self.environment.channel)
-        batch = Batch(
+        batch = Batch.prepared(
             [call],
             run.tools if run.tool is None or run.tool.background_body is None else self._with_body(run.tools, run.tool),
             context,
@@ -476,6 +488,8 @@ class SessionCore:
 
     def _ended(self, batch: Batch) -> None:
         self.own_batches.pop(batch, None)
+
+    def _nested_in_run_ended(self, batch: Batch) -> None:
         self.run_batches.pop(batch, None)
 
     def _run_ended(self, environment: CallEnvironment[ActiveCall], batch: Batch) -> None:

@@ -60,15 +60,19 @@ class LoopWatch:
 
 
 def find_loops(watch: LoopWatch, calls: Sequence[_Call], policy: Policy) -> list[tuple[_Call, str]]:
-    """Show calls to the watch, and return the calls that close a loop, each with what to warn about.
+    """Show the unfinished calls to the watch, and return those that close a loop, each with what to warn about.
 
     Under a policy that refuses loops these calls end here.
     """
-    if len(calls) > SHORT and watch.all_new([call.raw for call in calls]):
-        watch.add([(call.name, call.raw) for call in calls[-KEPT:]])
-        return []
+    if len(calls) > SHORT:
+        raws = [call.raw for call in calls if call.outcome is None and call.answer is None]
+        if len(raws) == len(calls) and watch.all_new(raws):
+            watch.add([(call.name, call.raw) for call in calls[-KEPT:]])
+            return []
     found: list[tuple[_Call, str]] = []
     for call in calls:
+        if call.outcome is not None or call.answer is not None:
+            continue
         warning = watch.observe(call.name, call.raw)
         if warning is None or (call.tool is not None and call.tool.definition.hints.polling):
             continue

@@ -41,10 +41,13 @@ from toolwright.calls.execute.timeout import end_queue_time
 from toolwright.calls.failures import deadlocked, internal
 from toolwright.calls.finalise.finalise import finish, settle
 from toolwright.calls.quick_fields import quick_fields
-from toolwright.calls.schedule.admission import Ticket
+from toolwright.calls.schedule.admission import Admission, Limit, Ticket
+from toolwright.calls.schedule.claim_index import ClaimIndex
 from toolwright.calls.suspend.context_services import make_context
 from toolwright.calls.suspend.suspend import park, rejoined
+from toolwright.event_bus import Channel
 from toolwright.events import CallStarted
+from toolwright.tools.claims import Claim
 from toolwright.tools.outcome import ConnectionRequired, Failure, Pending
 
 log = logging.getLogger("toolwright.calls")
@@ -55,34 +58,32 @@ NOT_THE_LAST = (Failure, ConnectionRequired)
 """The result of an attempt that may be followed by another."""
 
 getrefcount = sys.getrefcount
+_LATER: Any = None
+"""In the place of a part that admission gives to a ticket, before anybody asks for it."""
 
 
 # --- a call may start
 
 
-class CallTicket(Ticket):
+@quick_fields
+class CallTicket(Ticket, Struct, eq=False):
     """The ticket of a call: starts it when admission says so. `lane` takes its first step."""
-
-    # What every ticket has; the rest is written for few.
-    __slots__ = (
-        "admission",
-        "call",
-        "claims",
-        "done",
-        "index",
-        "lane",
-        "limits",
-        "order",
-        "parent",
-        "rejoins",
-        "reserved",
-        "state",
-        "waited_for",
-        "waiting_in",
-    )
 
     call: ActiveCall
     lane: Lane
+    claims: tuple[Claim, ...]
+    limits: tuple[Limit, ...]
+    parent: Ticket | None
+    # What admission writes for every ticket, or reads of it; the rest is written for few.
+    order: int = 0
+    admission: Admission = _LATER
+    index: ClaimIndex = _LATER
+    state: str = "new"
+    waiting_in: Limit | None = None
+    waited_for: tuple[str, ...] = ()
+    reserved: tuple[Limit, ...] = ()
+    done: bool = False
+    rejoins: bool = False
 
     @property
     def call_id(self) -> str:
@@ -95,30 +96,32 @@ class CallTicket(Ticket):
         call.phase = STARTED
         if call.queue_deadline is not None:
             end_queue_time(call)
-        if not self.lane.waits_for_journal:
+        if self.lane.waits_for_journal:
+            return
+        if call.key is None:  # The journal wrote no intent of it, and has no start to write either.
+            self._take_first_step()
+        else:
             self.write_start()
 
     def write_start(self) -> None:
         """Let the journal write that the call starts, and take its first step then."""
         call = self.call
         call.started = call.env.monotonic()
-        # A call of which the journal wrote no intent has no start to be written either.
         if call.key is None or call.env.journal.started(call, self._start_written):
             self._take_first_step()
 
     def _start_written(self, call: ActiveCall, fault: Exception | None) -> None:
         if fault is not None:
             call.owner.store_failed(fault)
-        call.started = call.env.monotonic()
         self._take_first_step()
 
     def _take_first_step(self) -> None:
         call, lane = self.call, self.lane
-        call.record.started = call.started
-        pushes = call.owner.context.recorder.channel.pushes
-        if pushes:
-            event = CallStarted(call.record)
-            for push in pushes:
+        record = call.record
+        call.started = record.started = lane.env.monotonic()
+        if lane.channel.pushes:
+            event = CallStarted(record)
+            for push in lane.channel.pushes:
                 push(event)
         lane.ready.append(call)
         if not lane.busy:
@@ -144,6 +147,8 @@ class Lane(Struct):
 
     env: CallEnvironment[ActiveCall]
     context: Context
+    channel: Channel
+    """Gets the starts of the calls."""
     ready: deque[ActiveCall] = field(default_factory=deque)
     busy: bool = False
     """True while calls are only gathered, and while first steps are taken."""

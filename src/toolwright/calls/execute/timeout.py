@@ -6,6 +6,8 @@ policy limits the wait for a slot. Stopping code after a timeout is in `cancel`;
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from toolwright.calls.active_call import QUEUED, ActiveCall
 from toolwright.calls.conclude import end_now
 from toolwright.calls.failures import is_retried
@@ -53,11 +55,12 @@ class QueueDeadline:
             end_now(call, _queued_too_long(call.name, self.seconds))
 
 
-def limit_queue(call: ActiveCall, seconds: float) -> None:
-    """Fail a call unless it starts within this time."""
-    if call.phase is QUEUED:
-        call.queue_deadline = QueueDeadline(call, seconds)
-        call.env.deadlines.bucket(seconds).add(call.queue_deadline)
+def limit_queue(calls: Iterable[ActiveCall], seconds: float) -> None:
+    """Fail those of the calls that are queued, unless they start within this time."""
+    for call in calls:
+        if call.phase is QUEUED and call.queue_deadline is None:
+            call.queue_deadline = QueueDeadline(call, seconds)
+            call.env.deadlines.bucket(seconds).add(call.queue_deadline)
 
 
 def end_queue_time(call: ActiveCall) -> None:

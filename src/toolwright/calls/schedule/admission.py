@@ -11,7 +11,6 @@ nested call that could only wait for itself is refused.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Collection, Iterable
@@ -43,7 +42,7 @@ class Limit:
         del self.waiting[bisect_left(self.waiting, ticket.order, key=order_of)]
 
 
-class Ticket(Claimant, ABC):
+class Ticket(Claimant):
     """A call's place in the order, from its submission until its claims are free.
 
     Its state is one of: new, blocked (by the index), gate, slot (waits for one), running, paused (waits for something
@@ -69,21 +68,21 @@ class Ticket(Claimant, ABC):
     courtesy: frozenset[Ticket] = frozenset()
 
     @property
-    @abstractmethod
     def call_id(self) -> str:
         """The id of its call."""
+        raise NotImplementedError
 
-    @abstractmethod
     def start(self) -> None:
         """Called by the admission when the call may start."""
+        raise NotImplementedError
 
-    @abstractmethod
     def rejoined(self) -> None:
         """Called by the admission when a paused ticket has its slots again."""
+        raise NotImplementedError
 
-    @abstractmethod
     def refuse_deadlock(self, others: list[str]) -> None:
         """Called by the admission when its turn can never come."""
+        raise NotImplementedError
 
     def ancestors(self) -> set[Ticket]:
         """The calls this one is part of."""
@@ -98,13 +97,15 @@ class Ticket(Claimant, ABC):
 class Admission:
     """The order of one session's calls."""
 
-    __slots__ = ("__weakref__", "_index", "_number", "_runtime", "gate", "running")
+    __slots__ = ("__weakref__", "_at_gate", "_index", "_nested", "_number", "_runtime", "gate", "running")
 
     def __init__(self, runtime: RuntimeOrder) -> None:
         self._runtime = runtime
         self._index, nested = ClaimIndex(), Presence()
         self.running: set[Ticket] = set()
         self.gate = Gate(runtime, self.running, nested)
+        # The same dicts that the gate has. Only where one is not empty can a call that is not nested meet a nested one.
+        self._nested, self._at_gate = nested.there, self.gate.waiting
         self._number = runtime.add(self)
 
     def close(self) -> None:
@@ -114,7 +115,7 @@ class Admission:
     @property
     def idle(self) -> bool:
         """True when no ticket is left, running or waiting."""
-        return self._index.empty and not (self.running or self.gate.nested.there or self.gate.waiting)
+        return self._index.empty and not (self.running or self._nested or self._at_gate)
 
     def submit(self, ticket: Ticket, siblings: ClaimIndex | None = None) -> None:
         """Put a call into the order; it starts now or when it is admitted.
@@ -159,7 +160,7 @@ class Admission:
             freed: list[Any] | None = None
         else:
             freed = index.remove(ticket)
-        if ticket.parent is not None or self.gate.waiting:
+        if ticket.parent is not None or self._at_gate:
             freed = [*(freed or ()), *self.gate.remove(ticket)]
         if freed:
             # Before the slots: tickets that are released may be older than those that wait for one.
@@ -187,8 +188,8 @@ class Admission:
             for limit in limits:
                 limit.in_use -= 1
             return
-        heir, gate = queue[0], self.gate
-        if heir.limits is not limits or heir.rejoins or heir.reserved or gate.nested.there or gate.waiting:
+        heir = queue[0]
+        if heir.limits is not limits or heir.rejoins or heir.reserved or self._nested or self._at_gate:
             give_back(limits)
             return
         queue.popleft()
@@ -233,9 +234,8 @@ class Admission:
 
     def admit(self, ticket: Ticket, courtesy: bool = True) -> None:
         """Start a ticket that no earlier call conflicts with, or let it wait at the gate or for a slot."""
-        gate = self.gate
-        meets = gate.nested.there or gate.waiting or ticket.parent is not None
-        if meets and not ticket.rejoins and not gate.lets_pass(ticket, courtesy):
+        meets = self._nested or self._at_gate or ticket.parent is not None
+        if meets and not ticket.rejoins and not self.gate.lets_pass(ticket, courtesy):
             return
         limits = ticket.limits
         for limit in limits:
@@ -254,31 +254,32 @@ class Admission:
         if ticket.parent is None:
             self.running.add(ticket)
         else:
-            gate.nested.add(ticket, ticket.claims)
-        if gate.waiting:
-            gate.forget(ticket)
+            self.gate.nested.add(ticket, ticket.claims)
+        if self._at_gate:
+            self.gate.forget(ticket)
         ticket.start()
 
     def _wait_for_slot(self, ticket: Ticket, limit: Limit) -> None:
-        runtime = self._runtime
-        if ticket.state == "new":
-            ticket.waited_for = limit.reason
-        elif ticket.state == "slot":
-            ticket.passed_over += 1
-            if ticket.passed_over > PATIENCE and runtime.favoured is None:
-                runtime.favoured = ticket
+        runtime, waiting, state = self._runtime, limit.waiting, ticket.state
         ticket.state = "slot"
         ticket.waiting_in = limit
-        waiting = limit.waiting
-        if not waiting or waiting[-1].order < ticket.order:
-            waiting.append(ticket)
+        if state == "new":
+            ticket.waited_for = limit.reason
+            waiting.append(ticket)  # None came after it.
         else:
-            waiting.insert(bisect_left(waiting, ticket.order, key=order_of), ticket)
-        if runtime.favoured is ticket:
-            for other in ticket.limits:
-                if other.in_use < other.capacity and other not in ticket.reserved:
-                    other.in_use += 1
-                    ticket.reserved += (other,)
+            if state == "slot":
+                ticket.passed_over += 1
+                if ticket.passed_over > PATIENCE and runtime.favoured is None:
+                    runtime.favoured = ticket
+            if not waiting or waiting[-1].order < ticket.order:
+                waiting.append(ticket)
+            else:
+                waiting.insert(bisect_left(waiting, ticket.order, key=order_of), ticket)
+            if runtime.favoured is ticket:
+                for other in ticket.limits:
+                    if other.in_use < other.capacity and other not in ticket.reserved:
+                        other.in_use += 1
+                        ticket.reserved += (other,)
         if ticket.rejoins:
             if not can_end(ticket, runtime.needs):
                 self._rejoin_at_once(ticket, limit)
