@@ -14,6 +14,7 @@ from toolwright.cli.commands import (
     approvals,
     batches,
     db,
+    db_copy,
     files,
     kv,
     mcp_serve,
@@ -85,7 +86,7 @@ GROUPS: dict[str, tuple[str, list[Callable[..., None]]]] = {
 }
 """Commands that come under a common name."""
 SETTINGS: dict[Callable[..., None], dict[str, Any]] = {secrets.set_: secrets.NOT_REPEATED}
-CARE: list[Callable[..., None]] = [db.stats, db.check, db.prune, db.migrate]
+CARE: list[Callable[..., None]] = [db.stats, db.check, db.prune, db.migrate, db_copy.copy]
 
 
 class _Command(TyperCommand):
@@ -137,7 +138,7 @@ for lists, verbs in LISTS.items():
     _group(lists.__name__, getdoc(lists) or "", verbs, alone=True).callback()(lists)
 for name, (says, verbs) in GROUPS.items():
     _group(name, says, verbs, alone=False)
-_group("db", "Count, check, prune or migrate the records of a store.", CARE, alone=False)
+_group("db", "Count, check, prune, migrate or copy the records of a store.", CARE, alone=False)
 
 
 @app.callback(invoke_without_command=True)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from toolwright.stores.contracts.scheme import StoreOptions, StoreScheme
     from toolwright.stores.contracts.store import Store
+    from toolwright.stores.copying import Copied, CopyProgress, copy_store
     from toolwright.stores.maintenance import batches, calls, check, migrate, prune, stats
     from toolwright.stores.opening import inspect_store, open_store, register_scheme
     from toolwright.stores.sqlite.store import SqliteStore
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
 _INSPECTION = "toolwright.stores.contracts.inspection"
 _MAINTENANCE = "toolwright.stores.maintenance"
 _OPENING = "toolwright.stores.opening"
+_COPYING = "toolwright.stores.copying"
 # Each name is imported when it is first asked for: contracts are used below the rooms that the stores use.
 _HOMES = {
+    "Copied": _COPYING,
+    "CopyProgress": _COPYING,
     "Named": _INSPECTION,
     "PastBatch": _INSPECTION,
     "PastCall": _INSPECTION,
@@ -42,6 +46,7 @@ _HOMES = {
     "batches": _MAINTENANCE,
     "calls": _MAINTENANCE,
     "check": _MAINTENANCE,
+    "copy_store": _COPYING,
     "inspect_store": _OPENING,
     "migrate": _MAINTENANCE,
     "open_store": _OPENING,
@@ -51,6 +56,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "Copied",
+    "CopyProgress",
     "Named",
     "PastBatch",
     "PastCall",
@@ -65,6 +72,7 @@ __all__ = [
     "batches",
     "calls",
     "check",
+    "copy_store",
     "inspect_store",
     "migrate",
     "open_store",

@@ -56,7 +56,7 @@ async def open_store(
         StoreUnavailable: the store cannot be reached now.
     """
     if isinstance(location, (str, Path)) or not (hasattr(location, "journal") and hasattr(location, "waits")):
-        scheme, url = _find(location)
+        scheme, url = find_scheme(location)
     else:
         return location
     return await scheme.open(url, StoreOptions(sync=sync, clock=clock))
@@ -68,7 +68,7 @@ def inspect_store(location: str | Path) -> StoreInspector:
     Raises:
         StoreError: the location is not usable, or its scheme is not known.
     """
-    scheme, url = _find(location)
+    scheme, url = find_scheme(location)
     return scheme.inspect(url)
 
 
@@ -81,7 +81,12 @@ def _is_a_file_name(text: str) -> bool:
     return True
 
 
-def _find(location: object) -> tuple[StoreScheme, str]:
+def find_scheme(location: object) -> tuple[StoreScheme, str]:
+    """The scheme of a path or a URL, and that as text.
+
+    Raises:
+        StoreError: the location is not usable, or its scheme is not known.
+    """
     text = str(location)
     if not isinstance(location, (str, Path)) or not text or "\0" in text or not _is_a_file_name(text):
         shown = without_password(text) if isinstance(location, (str, Path)) else location

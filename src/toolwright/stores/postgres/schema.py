@@ -14,6 +14,7 @@ from psycopg import errors, sql
 from toolwright.errors import StoreDamaged, StoreError
 from toolwright.stores.postgres.address import Address
 from toolwright.stores.postgres.connection import PostgresConnection
+from toolwright.stores.sql.admin.copying import unfinished_copy
 from toolwright.stores.sql.codec import one
 
 VERSION = 2
@@ -76,7 +77,25 @@ def find_version(connection: PostgresConnection, address: Address) -> int | None
     """The version of a schema, which is not newer than this code; None where nothing of ours is there.
 
     Raises:
-        StoreError: it is a newer toolwright's.
+        StoreError: it is a newer toolwright's, or an unfinished copy.
+    """
+    version = written_version(connection, address)
+    if version is not None and version < 0:
+        raise StoreError(unfinished_copy(address.shown))
+    if version is not None and version > VERSION:
+        raise StoreError(
+            f"The store {address.shown!r} was written by a newer toolwright (schema {version}, this one knows "
+            f"{VERSION}); upgrade toolwright"
+        )
+    return version
+
+
+def written_version(connection: PostgresConnection, address: Address) -> int | None:
+    """The version that a schema has, whatever it is: below zero for the copy of a store that is not finished.
+
+    Raises:
+        StoreError: this user may not look.
+        StoreDamaged: it has none.
     """
     schema = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = ?"
     if one(connection, schema, (address.schema,)) is False:
@@ -90,13 +109,7 @@ def find_version(connection: PostgresConnection, address: Address) -> int | None
     found = one(connection, "SELECT version FROM toolwright_schema")
     if found is None:
         raise _incomplete(address, "its version")
-    version = int(found)
-    if version > VERSION:
-        raise StoreError(
-            f"The store {address.shown!r} was written by a newer toolwright (schema {version}, this one knows "
-            f"{VERSION}); upgrade toolwright"
-        )
-    return version
+    return int(found)
 
 
 def find_secret(connection: PostgresConnection, address: Address) -> bytes:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from toolwright.errors import StoreError
+from toolwright.stores.sql.admin.copying import unfinished_copy
 from toolwright.stores.sql.codec import one
 from toolwright.stores.sql.connection import Connection
 from toolwright.stores.sqlite.core.connection import SqliteConnection
@@ -33,7 +34,7 @@ def bring_up_to_date(connection: SqliteConnection, place: StorePlace | None) -> 
     Raises:
         StoreError: the file is another program's or a newer toolwright's, or an older one has it open.
     """
-    if place is None or _is_empty(connection):
+    if place is None or is_empty(connection):
         connection.execute(_HERE.joinpath("schema.sql").read_text("utf-8"))
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
         if place is None:
@@ -73,13 +74,15 @@ def require_ours(connection: SqliteConnection, path: Path) -> int:
     """The version of a file, which is not newer than this code.
 
     Raises:
-        StoreError: the file is empty, another program's, or a newer toolwright's.
+        StoreError: the file is empty, another program's, a newer toolwright's, or an unfinished copy.
     """
-    if _is_empty(connection):
+    if is_empty(connection):
         raise StoreError(f"The store {str(path)!r} is an empty file: nothing was ever kept in it; check the path")
-    application, version = _marks(connection)
+    application, version = read_marks(connection)
     if application != APPLICATION:
         raise StoreError(f"The store {str(path)!r} belongs to another program; choose another file")
+    if version < 0:
+        raise StoreError(unfinished_copy(str(path)))
     if version > VERSION:
         raise StoreError(
             f"The store {str(path)!r} was written by a newer toolwright (schema {version}, this one knows "
@@ -88,17 +91,32 @@ def require_ours(connection: SqliteConnection, path: Path) -> int:
     return version
 
 
+def require_current(connection: SqliteConnection, path: Path) -> None:
+    """Refuse a file that is not a store of this version.
+
+    Raises:
+        StoreError: it is not.
+    """
+    version = require_ours(connection, path)
+    if version < VERSION:
+        raise StoreError(
+            f"The store {str(path)!r} was written by an older toolwright (schema {version}, this one knows {VERSION}); "
+            "open it with a runtime once, or run `toolwright db migrate`; it is brought up to date"
+        )
+
+
 def secret_of(connection: SqliteConnection) -> bytes:
     """The secret that signs the wait keys of this store."""
     return bytes(one(connection, "SELECT value FROM meta WHERE name = 'secret'"))
 
 
-def _is_empty(connection: SqliteConnection) -> bool:
+def is_empty(connection: SqliteConnection) -> bool:
     """True for a file that SQLite takes for a new database: one that was just made, or is empty."""
-    return one(connection, "SELECT count(*) FROM sqlite_schema") == 0 and _marks(connection) == (0, 0)
+    return one(connection, "SELECT count(*) FROM sqlite_schema") == 0 and read_marks(connection) == (0, 0)
 
 
-def _marks(connection: SqliteConnection) -> tuple[int, int]:
+def read_marks(connection: SqliteConnection) -> tuple[int, int]:
+    """The marks of a file: whose it is, and the version of its schema, which is below zero for an unfinished copy."""
     return one(connection, "PRAGMA application_id"), one(connection, "PRAGMA user_version")
 
 

@@ -13,7 +13,7 @@ import apsw
 from toolwright.errors import StoreError
 from toolwright.stores.sqlite.core.connection import SqliteConnection
 from toolwright.stores.sqlite.core.faults import reason, store_error
-from toolwright.stores.sqlite.core.schema import VERSION, require_ours
+from toolwright.stores.sqlite.core.schema import require_current, require_ours
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer import BUSY, STALL
 from toolwright.stores.sqlite.core.writer_queue import ENDING, WriterQueue
@@ -86,13 +86,10 @@ def _visit(given: str | Path, work: Callable[[SqliteConnection, StorePlace], T],
             connection = SqliteConnection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
             try:
                 connection.set_busy_timeout(BUSY)
-                version = require_ours(connection, path)
-                if version < VERSION and not older:
-                    raise StoreError(
-                        f"The store {str(path)!r} was written by an older toolwright (schema {version}, this one knows "
-                        f"{VERSION}); open it with a runtime once, or run `toolwright db migrate`; it is brought up to "
-                        "date"
-                    )
+                if older:
+                    require_ours(connection, path)
+                else:
+                    require_current(connection, path)
                 if not writes:
                     connection.execute("PRAGMA query_only = 1")
                 return work(connection, place)
