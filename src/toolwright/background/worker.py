@@ -28,8 +28,10 @@ LEASE = 30.0
 """Seconds that a worker may be silent before another takes its runs."""
 RENEW = 10.0
 """Seconds between two renewals."""
-LOOK = 2.0
-"""Seconds between two looks for runs whose lease has ended, of which nobody tells."""
+RENEW_IDLE = 20.0
+"""Seconds between two renewals of a worker that has no runs: only how much room it has is known by them."""
+LOOK = 5.0
+"""Seconds between two looks for runs whose lease has ended while their worker lives, of which nobody tells."""
 LOOK_ALONE = 0.5
 """Seconds between two looks for something to do, where no store tells any news."""
 LONGEST_LOOK = 30.0
@@ -226,11 +228,16 @@ class Worker:
     def _patience(self) -> float:
         """Seconds until something must be done, whatever anybody tells."""
         look = LOOK if self._shared.news.comes and self._driver.claims else LOOK_ALONE
-        patience = min(look, self._renewed + RENEW - self._clock.monotonic())
+        if self._left_since is not None:
+            look = min(look, FAIR_WAIT)
+        patience = min(look, self._renew_at() - self._clock.monotonic())
         next_at = self._next_chore()
         if next_at is not None:
             patience = min(patience, next_at - self._clock.now())
         return max(patience, SHORTEST_PAUSE)
+
+    def _renew_at(self) -> float:
+        return self._renewed + (RENEW if self._held or self._faulty or self._claiming else RENEW_IDLE)
 
     async def take(self) -> None:
         """Do what is to be done in the store, and claim the runs that there is room for."""
@@ -295,7 +302,7 @@ class Worker:
     async def _hold_on(self) -> None:
         """Renew the leases when it is time, and stop runs that are to be cancelled or that this worker lost."""
         now = self._clock.monotonic()
-        if now - self._renewed >= RENEW:
+        if now >= self._renew_at():
             async with self._leases:
                 held = list(self._held.values())
                 at = self._clock.now()

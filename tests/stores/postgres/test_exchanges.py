@@ -9,8 +9,10 @@ from msgspec.structs import replace
 from tests.postgres_server import PostgresServer
 from tests.support import fail_after
 from toolwright.stores.contracts.journal import Ended
+from toolwright.stores.postgres import life
 from toolwright.stores.postgres.connection import PostgresConnection
 from toolwright.stores.postgres.store import PostgresStore
+from toolwright.testing.conformance.background import PLENTY, registration
 from toolwright.testing.conformance.cases import call, intent, success
 
 
@@ -85,3 +87,37 @@ async def test_calls_are_found_by_their_keys_among_many_that_are_unfinished(stor
             assert "unfinished_calls" not in plan
             assert "Seq Scan" not in plan
         connection.raw.close()
+
+
+@pytest.mark.promise("ENG-01")
+async def test_nobody_is_told_that_a_worker_renews_its_leases(store):
+    """There may be many workers, and each would wake all of them again and again."""
+    other = await PostgresStore.open(store.address.url)
+    runs = other.services.runs
+    async with fail_after(60):
+        position = await store.news(None, 0.0)
+        await runs.renew("w1", [], 100.0, 30.0, 5)
+        assert await store.news(position, 0.0) == position
+        await runs.register([registration()], PLENTY, None)
+        assert await store.news(position, 30.0) != position
+        await other.close()
+
+
+@pytest.mark.promise("ENG-01")
+async def test_a_process_that_only_waits_sends_nothing_but_its_sign_of_life(store, exchanges, monkeypatch):
+    monkeypatch.setattr(life, "EVERY", 0.1)
+    other = await PostgresStore.open(store.address.url)
+    async with fail_after(60):
+        position = await store.news(None, 0.0)
+        waiting = asyncio.ensure_future(store.news(position, 3_600.0))
+        while not store._listener.hears:  # noqa: ASYNC110 - a thread sets it
+            await asyncio.sleep(0.01)
+        await store.life.look()
+        exchanges.clear()
+        await other.life.look()
+        while len(exchanges) < 6:  # noqa: ASYNC110 - threads send them
+            await asyncio.sleep(0.01)
+        assert not waiting.done()
+        assert all(len(sent) == 1 and "owners" in sent[0] for sent in exchanges)
+        waiting.cancel()
+        await other.close()

@@ -14,7 +14,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from asyncio import Future, get_running_loop
+from collections.abc import Callable, Mapping
 
 import psycopg
 
@@ -27,15 +28,32 @@ from toolwright.stores.sql.connection import Connection
 
 LEASE = 5.0
 """Seconds that a sign of life lasts without its connection."""
-EVERY = 1.6
+EVERY = 2.4
 """Seconds between two renewals."""
+LOOK = 0.1
+"""Seconds between two looks at the others for somebody who waits, while the server tells no news."""
 GRACE = 10.0
 """Seconds after the start of the server, or after this process found it again, in which nobody is taken for dead."""
+TOLERANCE = 0.02
+"""Seconds after the end of a row at which it is looked for."""
 FORGOTTEN = 7
 """Days after which the rows of an owner that did not close the store are removed."""
-_RENEW = (
-    "INSERT INTO owners AS mine (name, until, program) VALUES ($1, clock_timestamp() + $2 * interval '1 second', $3)"
-    " ON CONFLICT (name) DO UPDATE SET until = excluded.until"
+# The locks of the server are read once, and only those of owners that are known are looked for.
+_OTHERS = (
+    "held AS MATERIALIZED (SELECT asked.owner FROM unnest($2::text[], $3::int8[], $4::int8[])"
+    " AS asked (owner, high, low) JOIN pg_locks ON classid = asked.high AND objid = asked.low"
+    " WHERE locktype = 'advisory' AND objsubid = 1 AND granted"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())),"
+    " others AS (SELECT owner, news, extract(epoch FROM until - clock_timestamp())::float8 AS ends,"
+    " owner IN (SELECT owner FROM held) AS has_lock FROM owners JOIN commits ON owner = name WHERE name <> $1)"
+    " SELECT owner, news, ends, has_lock FROM others WHERE ends > 0 OR has_lock OR $5 > 0"
+    " OR pg_postmaster_start_time() > clock_timestamp() - $6 * interval '1 second'"
+)
+_LOOK = f"WITH {_OTHERS}"
+_RENEW_AND_LOOK = (
+    "WITH renewed AS (INSERT INTO owners (name, until, program)"
+    " VALUES ($1, clock_timestamp() + $7 * interval '1 second', $8)"
+    f" ON CONFLICT (name) DO UPDATE SET until = excluded.until), {_OTHERS}"
 )
 _ALIVE = (
     "SELECT name FROM owners JOIN unnest($1::text[], $2::int8[], $3::int8[]) AS asked (owner, high, low)"
@@ -58,20 +76,31 @@ class ServerLiveness:
         names = sorted(owners)
         if not names:
             return set()
-        keys = [self._address.lock_key(f"owner {name}") & (2**64 - 1) for name in names]
-        high, low = Integers.of(key >> 32 for key in keys), Integers.of(key & (2**32 - 1) for key in keys)
+        keys = [halves(self._address.lock_key(f"owner {name}")) for name in names]
+        high, low = (Integers.of(key[half] for key in keys) for half in (0, 1))
         return owners - {name for (name,) in connection.run(_ALIVE, (Texts.of(names), high, low, GRACE))}
 
 
 class Life:
-    """`Liveness` as one owner sees it, and the sign of life of that owner."""
+    """`Liveness` as one owner sees it, and the sign of life of that owner.
+
+    With each sign it sees the others that live, and what they have written; `seen` is told.
+    """
 
     def __init__(self, address: Address, owner: str) -> None:
         self._address = address
         self._owner = owner
         self._others = ServerLiveness(address)
-        self._ended = threading.Event()
+        self._lock_keys: dict[str, tuple[int, int]] = {}
+        self._ended = False
+        self._hurry = threading.Event()
+        self._lock = threading.Lock()
+        self._asked: list[Future[None]] = []
+        self.seen: Callable[[Mapping[str, int]], None] = lambda others: None
+        self.is_told: Callable[[], bool] = lambda: True
+        """False while somebody waits for news, and the server tells none."""
         self._spared_until = 0.0
+        self._renewed = self._next_look = time.monotonic()
         self._connection = self._appear()
         self._thread = threading.Thread(target=self._live, name="toolwright-life", daemon=True)
         self._thread.start()
@@ -94,9 +123,26 @@ class Life:
 
     def stop(self) -> None:
         """Stop renewing it."""
-        self._ended.set()
+        self._ended = True
+        self._hurry.set()
         if self._thread.is_alive():
             self._thread.join()
+        self._answer(self._asked)
+
+    def look(self) -> Future[None]:
+        """Look at the others now; done when `seen` was told, or this ends."""
+        future = get_running_loop().create_future()
+        with self._lock:
+            self._asked.append(future)
+        self.hurry()
+        return future
+
+    def hurry(self) -> None:
+        """Look at the others now."""
+        self._next_look = 0.0
+        if self._ended:
+            self._answer(self._asked)
+        self._hurry.set()
 
     def vanish(self) -> None:
         """Let this process seem dead, as the server sees it some seconds after it was killed. For tests."""
@@ -107,32 +153,75 @@ class Life:
     def _appear(self) -> PostgresConnection:
         connection = self._address.connect()
         try:
-            key = self._address.lock_key(f"owner {self._owner}")
-            connection.run("SELECT pg_advisory_lock_shared($1)", (key,))
-            self._renew(connection)
+            # A sign of life need not outlive the server.
+            connection.command("SET synchronous_commit = off")
+            connection.run("SELECT pg_advisory_lock_shared($1)", (self._address.lock_key(f"owner {self._owner}"),))
+            self._show(connection, renew=True)
         except psycopg.Error as error:
             connection.raw.close()
             raise cannot_open(self._address.shown, error) from error
         return connection
 
-    def _renew(self, connection: PostgresConnection) -> None:
-        connection.run(_RENEW, (self._owner, LEASE, f"{socket.gethostname()} {os.getpid()}"))
-
     def _live(self) -> None:
-        pause = EVERY
-        while not self._ended.wait(pause):
+        while not self._ended:
+            self._hurry.wait(max(0.0, min(self._next_look, self._renewed + EVERY) - time.monotonic()))
+            if self._ended:
+                return
+            self._hurry.clear()
+            with self._lock:
+                asked, self._asked = self._asked, []
             try:
                 if self._connection.raw.closed:
-                    self._connection = self._appear()
                     # All others lost theirs, too, if it was the server that went away.
                     self._spared_until = time.monotonic() + GRACE
+                    self._connection = self._appear()
                 else:
-                    self._renew(self._connection)
-                pause = EVERY
+                    self._show(self._connection, renew=time.monotonic() + LOOK >= self._renewed + EVERY)
+                self._answer(asked)
             except (psycopg.Error, StoreError):
                 with contextlib.suppress(psycopg.Error):
                     self._connection.raw.close()
-                pause = 0.1
+                with self._lock:
+                    self._asked = asked + self._asked
+                self._next_look = time.monotonic() + LOOK
+
+    def _show(self, connection: PostgresConnection, *, renew: bool) -> None:
+        """See the others, and give a sign of life with it."""
+        now = time.monotonic()
+        names = list(self._lock_keys)
+        high, low = (Integers.of(each[half] for each in self._lock_keys.values()) for half in (0, 1))
+        values = (self._owner, Texts.of(names), high, low, int(now < self._spared_until), GRACE)
+        self._next_look = now + EVERY
+        if renew:
+            rows = connection.run(_RENEW_AND_LOOK, (*values, LEASE, f"{socket.gethostname()} {os.getpid()}")).fetchall()
+            self._renewed = now
+        else:
+            rows = connection.run(_LOOK, values).fetchall()
+        before, self._lock_keys = self._lock_keys, {}
+        for name, _, ends, has_lock in rows:
+            self._lock_keys[name] = before.get(name) or halves(self._address.lock_key(f"owner {name}"))
+            if name in before and not has_lock and ends > 0:
+                # It was killed, or its connection was: when its row has passed, that is known.
+                self._next_look = min(self._next_look, now + ends + TOLERANCE)
+        if not self.is_told():
+            self._next_look = min(self._next_look, now + LOOK)
+        self.seen({name: news for name, news, _, _ in rows})
+
+    def _answer(self, asked: list[Future[None]]) -> None:
+        for future in asked:
+            with contextlib.suppress(RuntimeError):  # its loop is closed
+                future.get_loop().call_soon_threadsafe(_let_go, future)
+
+
+def _let_go(future: Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def halves(key: int) -> tuple[int, int]:
+    """The number of an advisory lock as `pg_locks` shows it."""
+    positive = key & (2**64 - 1)
+    return positive >> 32, positive & (2**32 - 1)
 
 
 def sweep(connection: PostgresConnection) -> None:

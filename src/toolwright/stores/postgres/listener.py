@@ -1,8 +1,8 @@
-"""Hearing that another process has written. Owns the connection that listens, and the words by which writers tell it.
+"""Hearing that another process has written. Owns what this process knows of the writes of others, the connection that
+listens, and the words by which writers tell it.
 
 A writer tells of its transaction when others may wait for what it wrote: a resolution, a signal, a run, an end. The
-intents and outcomes of batches, which come by the thousand, are not told: those who wait for one look from time to
-time.
+intents and outcomes of batches, which come by the thousand, are not told: they are seen with the next sign of life.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import os
 import selectors
 import threading
+from collections.abc import Callable, Mapping
 
 import psycopg
 
@@ -27,12 +28,22 @@ def channel_of(address: Address) -> str:
     return f"toolwright_{address.lock_key('news') & (2**64 - 1):016x}"
 
 
-class Listener:
-    """Counts what other owners told, on a thread that begins when somebody first waits."""
+def notice(owner: str, news: int) -> str:
+    """What a writer tells: who it is, and how much it has written that may concern others."""
+    return f"{owner} {news}"
 
-    def __init__(self, address: Address, owner: str) -> None:
+
+class Listener:
+    """Counts how often something came of other owners. It listens on a thread that begins when somebody first waits.
+
+    `look` lets somebody look at the store, whose answer comes to `seen`.
+    """
+
+    def __init__(self, address: Address, owner: str, look: Callable[[], object]) -> None:
         self._address = address
         self._owner = owner
+        self._look = look
+        self._known: dict[str, int] = {}
         self.heard = 0
         self.hears = False
         """True while it is told of everything at once."""
@@ -41,6 +52,30 @@ class Listener:
         self._thread: threading.Thread | None = None
         self._wake, self._woken = -1, -1
         self._ended = False
+
+    def seen(self, others: Mapping[str, int]) -> None:
+        """These are the owners that live, each with its news, as the store had it a moment ago."""
+        with self._lock:
+            # A notice may be newer than what was seen.
+            known = {owner: max(news, self._known.get(owner, 0)) for owner, news in others.items()}
+            is_new, self._known = known != self._known, known
+        if is_new:
+            self._ring()
+
+    def _told(self, notice: str) -> None:
+        owner, _, news = notice.partition(" ")
+        if owner == self._owner:
+            return
+        with self._lock:
+            is_new = int(news or 0) > self._known.get(owner, -1)
+            if is_new:
+                self._known[owner] = int(news or 0)
+        if is_new:
+            self._ring()
+
+    def is_told(self) -> bool:
+        """False while somebody waits, and the server tells nothing."""
+        return self.hears or not self._waiters
 
     async def wait(self, heard: int, seconds: float) -> None:
         """Wait until more was heard than this, or some seconds have passed."""
@@ -71,7 +106,7 @@ class Listener:
 
     def _start(self) -> None:
         if self._thread is None:
-            self._woken, self._wake = os.pipe2(os.O_CLOEXEC)
+            self._woken, self._wake = os.pipe()
             self._thread = threading.Thread(target=self._work, name="toolwright-listener", daemon=True)
             self._thread.start()
 
@@ -99,18 +134,15 @@ class Listener:
         try:
             connection.command(f"LISTEN {channel_of(self._address)}")
             self.hears = True
-            self._ring()  # what came before is known to nobody
+            self._look()  # what came before is known to nobody
             with selectors.DefaultSelector() as both:
                 both.register(self._woken, selectors.EVENT_READ)
                 both.register(told.socket, selectors.EVENT_READ)
                 while not self._ended:
                     both.select()
                     told.consume_input()
-                    others = False
                     while (notice := told.notifies()) is not None:
-                        others = others or notice.extra != self._owner.encode()
-                    if others:
-                        self._ring()
+                        self._told(notice.extra.decode())
         finally:
             connection.raw.close()
 

@@ -60,7 +60,8 @@ CREATE TABLE owners (
 -- The number of the last transaction of each owner: one that lost its connection sees here whether it was committed.
 CREATE TABLE commits (
     owner  text COLLATE "C" NOT NULL PRIMARY KEY,
-    number bigint NOT NULL
+    number bigint NOT NULL,
+    news   bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 
 -- What calls did that is not deterministic. Without `done`, it began and may have happened.

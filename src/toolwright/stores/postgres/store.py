@@ -13,7 +13,7 @@ import psycopg
 
 from toolwright.clock import Clock
 from toolwright.crash_seams import crash_seams
-from toolwright.errors import StoreError
+from toolwright.errors import StoreError, StoreUnavailable
 from toolwright.ids import uuid7
 from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.contracts.sessions import Sealed
@@ -24,7 +24,7 @@ from toolwright.stores.postgres.faults import cannot_open
 from toolwright.stores.postgres.life import LeaseTime, Life, lease_time, sweep
 from toolwright.stores.postgres.listener import Listener
 from toolwright.stores.postgres.schema import bring_up_to_date, find_secret
-from toolwright.stores.postgres.writer import Sync, Writer
+from toolwright.stores.postgres.writer import PATIENCE, Sync, Writer
 from toolwright.stores.sql.calls.journal import SqlJournalStore
 from toolwright.stores.sql.calls.waits import SqlWaitStore
 from toolwright.stores.sql.changes import Changes
@@ -34,9 +34,7 @@ from toolwright.stores.sql.sessions.services import SqlServiceStores
 
 T = TypeVar("T")
 LOOK = 0.1
-"""Seconds between two looks for news, while the server tells none."""
-LOOK_RARELY = 2.0
-"""Seconds between two looks while it tells them: outcomes of calls and the death of an owner are not told."""
+"""Seconds between two looks at what this process itself has written, for somebody who waits for that, too."""
 
 
 class PostgresStore:
@@ -64,7 +62,10 @@ class PostgresStore:
             raise
         self.journal = SqlJournalStore(self._writer, self.life, self.owner, PostgresBatches(self.owner))
         self.waits = SqlWaitStore(self._writer, self.owner, secret)
-        self._listener = Listener(address, self.owner)
+        self._closed = False
+        self._listener = Listener(address, self.owner, self.life.hurry)
+        self.life.seen = self._listener.seen
+        self.life.is_told = self._listener.is_told
         reader = functools.partial(Writer, address, self.owner, sync, at_once=False)
         self._changes = changes = Changes(self._writer, self.owner, reader, clock, lease_time)
         self.services = SqlServiceStores(
@@ -103,35 +104,39 @@ class PostgresStore:
 
     async def news(self, after: Cursor | None, patience: float, *, own: bool = False) -> Cursor:
         loop = asyncio.get_running_loop()
-        until = loop.time() + patience
-        others, look_at, heard = "", 0.0, -1
+        until, is_seen = loop.time() + patience, False
         while True:
-            if self._writer.closed:
+            if self._closed:
                 raise StoreError(f"The store {self.address.shown!r} is closed; open it again")
-            if heard != self._listener.heard or loop.time() >= look_at:
-                heard = self._listener.heard
-                others = await self._changes.read(self._written_by_others)
-                look_at = loop.time() + (LOOK_RARELY if self._listener.hears else LOOK)
-            commits = self._writer.commits
-            position = f"{others} {commits}"
-            if after is None:
-                return position
-            seen, _, written = after.partition(" ")
-            if others != seen or (own and commits > int(written)):
-                return position
-            if (left := until - loop.time()) <= 0:
+            others, written = self._listener.heard, self._writer.news
+            if after is not None:
+                seen, _, before = after.partition(" ")
+                if str(others) != seen or (own and written > int(before)):
+                    return f"{others} {written}"
+            elif is_seen:
+                return f"{others} {written}"
+            left = until - loop.time()
+            if after is not None and left <= 0 and is_seen:
                 return after
-            pause = min(LOOK if own else LOOK_RARELY, max(0.0, look_at - loop.time()), left)
-            await self._listener.wait(heard, pause)
+            if is_seen:
+                await self._listener.wait(others, min(LOOK, left) if own else left)
+            else:
+                await self._look(until)
+                is_seen = True
 
-    def _written_by_others(self, connection: Connection) -> str:
-        """Text that changes when another owner has written, or has ended."""
-        rows: list[tuple[str, int]] = connection.execute("SELECT owner, number FROM commits").fetchall()
-        others = {owner: number for owner, number in rows if owner != self.owner}
-        dead = self.life.dead_among(set(others), connection) if others else set()
-        return f"{sum(others.values())}/{len(others) - len(dead)}"
+    async def _look(self, until: float) -> None:
+        """See what others have written.
+
+        Raises:
+            StoreUnavailable: the server did not answer for too long.
+        """
+        left = max(PATIENCE, until - asyncio.get_running_loop().time())
+        done, _ = await asyncio.wait({self.life.look()}, timeout=left)
+        if not done:
+            raise StoreUnavailable(f"The store {self.address.shown!r} cannot be reached; check that the server runs")
 
     async def close(self) -> None:
+        self._closed = True
         await asyncio.to_thread(self._listener.end)
         await self.services.close()
         await self.journal.close()

@@ -24,7 +24,7 @@ from toolwright.errors import StoreError, StoreUnavailable, ToolwrightError
 from toolwright.stores.postgres.address import Address
 from toolwright.stores.postgres.connection import NeedsAlone, PostgresConnection
 from toolwright.stores.postgres.faults import is_lost, store_error
-from toolwright.stores.postgres.listener import channel_of
+from toolwright.stores.postgres.listener import channel_of, notice
 from toolwright.stores.sql.connection import Connection
 from toolwright.stores.sql.job_thread import Job, JobThread, deliver
 
@@ -35,7 +35,7 @@ PATIENCE = 30.0
 PAUSE = 0.05
 """Seconds before the first new try to connect; each next one is twice as long, up to a second."""
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_NOTE = "UPDATE commits SET number = $1 WHERE owner = $2"
+_NOTE = "UPDATE commits SET number = $1, news = $2 WHERE owner = $3"
 MOST_REPEATS = 10
 """How often a transaction is repeated that got into the way of another, or that somebody cancelled."""
 _REPEATED = (errors.DeadlockDetected, errors.SerializationFailure, errors.QueryCanceled)
@@ -56,6 +56,8 @@ class Writer:
         self._seam = seam
         self._number = 0
         self.commits = 0
+        self.news = 0
+        """How many of them may concern somebody who waits."""
         self._key = key = address.lock_key("writers")
         self._alone = f"SELECT pg_advisory_xact_lock({key})"
         self._shared = f"SELECT pg_advisory_xact_lock_shared({key})"
@@ -71,17 +73,18 @@ class Writer:
         synced: bool = True,
         shared: bool = False,
         ordered: Collection[str] = (),
+        quiet: bool = False,
     ) -> asyncio.Future[T]:
         """Run `work` inside the next transaction; its result comes when that is committed.
 
         `shared` is for work that may run beside other such work of other programs, unless both have a session among
-        those of `ordered`.
+        those of `ordered`. `quiet` is for work that nobody waits for.
 
         Raises:
             StoreError: the server refused; nothing of the transaction is there.
             StoreUnavailable: it did not answer for too long; whether it wrote is not known.
         """
-        return self._jobs.ask(Job(work, True, synced=synced, shared=shared, ordered=ordered))
+        return self._jobs.ask(Job(work, True, synced=synced, shared=shared, ordered=ordered, quiet=quiet))
 
     def read(self, work: Callable[[Connection], T]) -> asyncio.Future[T]:
         """Run `work`, which changes nothing, after all earlier requests.
@@ -142,6 +145,7 @@ class Writer:
         patience = _Patience()
         writes = any(job.writes for job in jobs)
         alone = not all(job.shared for job in jobs if job.writes)
+        news = self.news + any(job.writes and not job.quiet for job in jobs)
         self._number += writes
         repeats, sent = 0, False
         results: list[Any] = []
@@ -155,10 +159,10 @@ class Writer:
                 self._begin(connection, jobs, writes, alone)
                 results = [job.work(connection) for job in jobs]
                 if writes:
-                    connection.later(_NOTE, (self._number, self._owner))
-                    if alone:
+                    connection.later(_NOTE, (self._number, news, self._owner))
+                    if alone and news > self.news:
                         # Those who write alone write what others may wait for.
-                        connection.later("SELECT pg_notify($1, $2)", (self._channel, self._owner))
+                        connection.later("SELECT pg_notify($1, $2)", (self._channel, notice(self._owner, news)))
                 sent = writes
                 connection.run("COMMIT")
                 break
@@ -182,6 +186,7 @@ class Writer:
                 self._roll_back(connection, jobs)
                 raise
         self.commits += writes
+        self.news = news
         return results
 
     def _begin(self, connection: PostgresConnection, jobs: list[Job], writes: bool, alone: bool) -> None:

@@ -52,9 +52,10 @@ class Changes:
         self.read = self._reader.read
         return self.read(work)
 
-    async def change(self, mark: Mark | None, work: Callable[[Connection], T]) -> T:
+    async def change(self, mark: Mark | None, work: Callable[[Connection], T], *, quiet: bool = False) -> T:
         """Do `work` in one transaction, or return the earlier result if a change of this mark was made before.
 
+        Nobody waits for a `quiet` change.
         Its result must have a form in msgpack. A `ToolwrightError` of `work` is raised here, and undoes all of it.
         """
 
@@ -80,7 +81,7 @@ class Changes:
                 return refusal
             return result
 
-        result = await self._writer.do(job)
+        result = await self._writer.do(job, quiet=quiet)
         if isinstance(result, ToolwrightError):
             raise result
         return result

@@ -25,7 +25,7 @@ LONGEST_BURST = 0.025
 class Job:
     """Work to do in a transaction, and where its result goes."""
 
-    __slots__ = ("future", "loop", "ordered", "settled", "shared", "synced", "work", "writes")
+    __slots__ = ("future", "loop", "ordered", "quiet", "settled", "shared", "synced", "work", "writes")
 
     def __init__(
         self,
@@ -36,10 +36,12 @@ class Job:
         shared: bool = False,
         settled: bool = False,
         ordered: Collection[str] = (),
+        quiet: bool = False,
     ) -> None:
         self.work = work
         self.ordered = ordered
         self.settled = settled
+        self.quiet = quiet
         self.synced = synced
         self.shared = shared
         self.writes = writes

@@ -14,7 +14,7 @@ T = TypeVar("T")
 class Jobs(Protocol):
     """Runs jobs on a connection: a `Writer`, or its replacement in a test."""
 
-    def do(self, work: Callable[[Connection], T], *, synced: bool = True) -> Awaitable[T]: ...
+    def do(self, work: Callable[[Connection], T], *, synced: bool = True, quiet: bool = False) -> Awaitable[T]: ...
 
     def read(self, work: Callable[[Connection], T]) -> Awaitable[T]: ...
 
@@ -31,12 +31,14 @@ class JobQueue(Protocol):
         synced: bool = True,
         shared: bool = False,
         ordered: Collection[str] = (),
+        quiet: bool = False,
     ) -> asyncio.Future[T]:
         """Run `work` inside the next transaction; its result comes when that is committed.
 
         With `synced=False` a power cut may lose it until the next synced commit; a crash of this process does not.
         `shared` means that it may run at the same time as other such work of other programs; `ordered` are sessions of
-        which no other work runs at the same time that has them, too.
+        which no other work runs at the same time that has them, too. `quiet` means that nobody waits for what it
+        writes: it need not be among the news of the store.
 
         Raises:
             StoreError: the store could not write; nothing of the transaction is there.

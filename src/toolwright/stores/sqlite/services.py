@@ -36,7 +36,7 @@ class JobsAtOnce:
         with self._connection:
             bring_up_to_date(self._connection, None)
 
-    async def do(self, work: Callable[[Connection], T], *, synced: bool = True) -> T:
+    async def do(self, work: Callable[[Connection], T], *, synced: bool = True, quiet: bool = False) -> T:
         """Run `work` in a transaction."""
         with self._connection:
             result = work(self._connection)

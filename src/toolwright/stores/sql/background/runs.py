@@ -169,8 +169,10 @@ class SqlRunStore:
         self, worker: str, held: Sequence[tuple[str, int]], at: float, lease: float, capacity: int
     ) -> Renewal:
         statement = f"UPDATE processes SET lease_until = ? WHERE id = ? AND token = ? AND {LEASED}"
+        more: builtins.list[tuple[str, int]] = []
 
         def work(connection: Connection) -> Renewal:
+            more.clear()  # a transaction may be repeated
             until = self._changes.lease_time(connection) + lease
             connection.execute(
                 "INSERT INTO workers (name, owner, capacity, until)"
@@ -183,12 +185,16 @@ class SqlRunStore:
                 connection.execute(statement, (until, id, token))
                 if connection.changes() != 1:
                     lost.append(id)
-            query = f"SELECT id, token FROM processes WHERE {LEASED} AND worker = ?"
-            mine: Any = connection.execute(query, (worker,)).fetchall()
-            queue_again(connection, worker, set(mine) - set(held), at)
-            return Renewal(lost, dict(_cancelled(connection, worker)))
+            mine = f"SELECT id, token, cancel_reason FROM processes WHERE {LEASED} AND worker = ?"
+            found: Any = connection.execute(mine, (worker,)).fetchall()
+            more.extend({(id, token) for id, token, _ in found} - set(held))
+            return Renewal(lost, {id: reason for id, _, reason in found if reason is not None})
 
-        return await self._changes.change(None, work)
+        # Nobody waits for a renewal, but somebody may for a run that is handed back.
+        renewal = await self._changes.change(None, work, quiet=True)
+        if more:
+            await self._changes.change(None, lambda connection: queue_again(connection, worker, more, at))
+        return renewal
 
     async def report(self, reports: Sequence[Report]) -> builtins.list[str]:
         def work(connection: Connection) -> builtins.list[str]:
@@ -282,16 +288,24 @@ class SqlRunStore:
         return await self._changes.read(work)
 
     async def work_waits(self, worker: str, tools: Sequence[str], lease: float) -> bool:
-        known = _KNOWN.replace("?", "?4")
+        known, names = _KNOWN.replace("?", "?2"), json.dumps(list(tools))
         query = (
-            f"SELECT EXISTS (SELECT 1 FROM processes WHERE state = 'queued' AND {known})"
-            f" OR EXISTS (SELECT 1 FROM processes WHERE {LEASED} AND {_PASSED} AND worker != ?3 AND {known})"
+            f"SELECT CASE WHEN EXISTS (SELECT 1 FROM processes WHERE state = 'queued' AND {known}) THEN 2"
+            f" WHEN EXISTS (SELECT 1 FROM processes WHERE {LEASED} AND worker != ?1 AND {known}) THEN 1 ELSE 0 END"
+        )
+        passed = (
+            f"SELECT 1 FROM processes WHERE {LEASED} AND {_PASSED} AND worker != ?3 AND {_KNOWN.replace('?', '?4')}"
         )
 
         def work(connection: Connection) -> bool:
+            found = one(connection, query, (worker, names))
+            if found != 1:
+                return bool(found)
+            # Others have runs: do they still?
             now = self._changes.lease_time(connection)
-            values = (now, now + lease + BEYOND, worker, json.dumps(list(tools)))
-            return bool(one(connection, query, values)) or bool(self._dead_workers(connection))
+            if one(connection, f"{passed} LIMIT 1", (now, now + lease + BEYOND, worker, names)) is not None:
+                return True
+            return bool(self._dead_workers(connection))
 
         return await self._changes.read(work)
 

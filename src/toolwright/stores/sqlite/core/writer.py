@@ -96,12 +96,13 @@ class Writer:
         synced: bool = True,
         shared: bool = False,
         ordered: Collection[str] = (),
+        quiet: bool = False,
     ) -> asyncio.Future[T]:
         """Run `work` inside the next transaction; its result comes when that is committed.
 
         With `synced=False` the commit is not fsynced: it survives a crash of this process, but a power cut may lose it
         until the next synced commit. One program writes at a time, also where the work could be `shared`, so that
-        everything is `ordered`.
+        everything is `ordered`; and all see that it wrote, also where that was to be `quiet`.
 
         Raises:
             StoreError: the store could not write; nothing of the transaction is there.
