@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import CoroutineType
 from typing import Any
 
 from msgspec import Struct
@@ -176,21 +177,25 @@ def _binds(signature: inspect.Signature, count: int) -> bool:
 
 async def invoke(function: Callable[..., Any], *args: object) -> Any:
     """Call code of the host or of a tool, sync or async. It raises only an `Exception`, so that it ends one call."""
-    answer = invoke_now(function, *args)
-    return await awaited(answer) if inspect.isawaitable(answer) else answer
+    try:
+        answer = function(*args)
+        return await answer if type(answer) is CoroutineType or inspect.isawaitable(answer) else answer
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        if _stops_this_task(error):
+            raise
+        raise RuntimeError(f"{type(error).__name__} was raised") from error
 
 
 async def awaited(answer: Awaitable[Any]) -> Any:
     """Await the result of such code."""
-    try:
-        return await answer
-    except (Exception, KeyboardInterrupt):
-        raise
-    except BaseException as error:
-        task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-            raise
-        raise RuntimeError(f"{type(error).__name__} was raised") from error
+    return await invoke(lambda: answer)
+
+
+def _stops_this_task(error: BaseException) -> bool:
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and bool(task.cancelling())
 
 
 def invoke_now(function: Callable[..., Any], *args: object) -> Any:

@@ -187,6 +187,8 @@ def _with_full_typed_dicts(hint: Any, names: Names, within: tuple[Any, ...]) -> 
 def written_function(function: object) -> object:
     """Go through partials, bound methods, wrappers and callable objects to the function somebody wrote."""
     while True:
+        if type(function) is FunctionType and not hasattr(function, "__wrapped__"):
+            return function
         if isinstance(function, functools.partial):
             function = function.func
         elif inspect.ismethod(function):

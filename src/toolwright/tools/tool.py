@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, Unpack, cast, overload
 
 from msgspec.structs import replace
@@ -386,6 +387,8 @@ def _require_secret(definition: ToolDefinition, parameters: Iterable[str] | None
 
 def is_async(function: Callable[..., Any]) -> bool:
     """True when calling `function` gives a coroutine."""
+    if type(function) is FunctionType and function.__code__.co_flags & inspect.CO_COROUTINE:
+        return True
     while isinstance(function, functools.partial):
         function = function.func
     if inspect.iscoroutinefunction(function):

@@ -7,7 +7,7 @@ import functools
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from toolwright import jsonx
@@ -196,8 +196,10 @@ class ActiveCallServices:
     def wait_key(self, kind: durable.KeyKind, name: str) -> str:
         return durable.wait_key(self._call, kind, name)
 
-    async def step(self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: object) -> Any:
-        return await durable.step(self._call, name, function, inputs, on_crash)
+    def step(
+        self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: object
+    ) -> Coroutine[Any, Any, Any]:
+        return durable.step(self._call, name, function, inputs, on_crash)
 
     async def sleep(self, name: str, seconds: float) -> None:
         await durable.sleep(self._call, name, seconds)

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import math
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Literal
 
 from msgspec.structs import replace
@@ -78,10 +78,7 @@ async def step(
     redactor = call.env.redactor
     shown = given if redactor is None else await off_loop(len(given), redactor.json, given)
     effect = Effect(identity(call), "step", name, shown, given)
-
-    async def do() -> bytes:
-        return await _done(call, name, function, inputs)
-
+    do = functools.partial(_done, call, name, function, inputs)
     policy = _policy(call, name, inputs, on_crash, do)
     try:
         payload = unsealed(call.env, name, await effects.run(effect, do, policy))
@@ -126,7 +123,8 @@ async def _attempted(call: ActiveCall, name: str, function: Callable[..., Any], 
     if isinstance(result, Failure):
         raise EffectFailed(_shown(call, result))
     try:
-        return await sealed(call.env, name, await _encoded(result))
+        payload = jsonx.encode(result) if is_small(result) else await _encoded(result)
+        return payload if call.env.redactor is None else await sealed(call.env, name, payload)
     except SecretsError:
         raise
     except TooLong as error:
@@ -147,13 +145,11 @@ async def _attempted(call: ActiveCall, name: str, function: Callable[..., Any], 
 
 
 async def _encoded(result: object) -> bytes:
-    """The JSON of a step's return value. For a large value it is made in a thread, piece by piece.
+    """The JSON of a large return value of a step, made in a thread, piece by piece.
 
     Raises:
         TooLong: it is too large to be stored, or to be decoded on the event loop.
     """
-    if is_small(result):
-        return jsonx.encode(result)
     payload = await asyncio.to_thread(encode_in_pieces, result, MOST_BYTES)
     if not await asyncio.to_thread(has_few_parts, payload, MOST_CONTAINERS, MOST_ITEMS):
         raise TooManyParts
@@ -174,7 +170,7 @@ def _shown(call: ActiveCall, failure: Failure) -> Failure:
 
 
 def _policy(
-    call: ActiveCall, name: str, inputs: tuple[Any, ...], on_crash: object, do: Callable[[], Any]
+    call: ActiveCall, name: str, inputs: tuple[Any, ...], on_crash: object, do: Callable[[], Awaitable[bytes]]
 ) -> StepPolicy:
     if on_crash is None:
         return "rerun" if call.plan.tool.definition.hints.repeatable else "fail"
