@@ -97,6 +97,20 @@ class PostgresServer:
         rules = self._data / "pg_hba.conf"
         rules.write_text(_LET_IN + rules.read_text())
 
+    def replica(self) -> PostgresServer:
+        """A server that follows this one, and is not started yet. This one needs `wal_level` and `max_wal_senders`."""
+        # Nobody follows it in its turn.
+        other = PostgresServer(self._programs.parent.name, **self._settings | {"synchronous_standby_names": ""})
+        other._programs = self._programs
+        if os.geteuid() == 0:
+            os.chown(other._folder, *_other_user())
+        where = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-D", str(other._data)]
+        made = other._run("pg_basebackup", *where, "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+        if made.returncode:
+            other.remove()
+            raise RuntimeError(f"pg_basebackup failed: {made.stderr.decode()}")
+        return other
+
     def start(self) -> None:
         """Start the server, at the port that it had before, and wait until it answers."""
         self.port = self.port or _free_port()

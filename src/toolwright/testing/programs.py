@@ -85,17 +85,22 @@ class Running:
         zygote.ask(pipes=str(pipes), **request)
         self.pid = zygote.answer()
 
-    def hear(self) -> object:
-        """Wait for its next message.
+    def hear(self, patience: float = PATIENCE) -> object:
+        """Wait for its next message, for so many seconds.
 
         Raises:
             AssertionError: no message comes.
         """
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + patience
         while not self._heard:
             if not self._listen(until - time.monotonic()):
                 raise AssertionError(f"The program says nothing. It printed:\n{self._output()}")
         return self._heard.pop(0)
+
+    @property
+    def output(self) -> str:
+        """The text that it has printed so far."""
+        return self._ended.output if self._ended is not None else self._output()
 
     def tell(self, word: str) -> None:
         """Send a word to it, for its `hear`."""
