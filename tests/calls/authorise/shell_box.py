@@ -26,7 +26,8 @@ PROGRAMS = (
     "bash dash env xargs find sed awk tar sort split tee touch mkdir cp mv ln install dd truncate timeout nice nohup"
     " setsid cat ls head uniq shuf wc tr rmdir chmod mktemp gzip patch csplit flock seq sleep date id printf true"
 )
-NOBODY = 65534
+NOBODY = 54_321
+"""A user that runs nothing else: the limit of processes counts all of a user, such as those of a database server."""
 SECONDS = 0.7
 PATIENCE = 0.1
 """How long a command in the background is waited for."""
