@@ -73,7 +73,7 @@ def expressions(random: Random, change: str) -> list[tuple[Expression, str]]:
 @pytest.mark.parametrize("change", ["2026-03-29T01:00", "2025-10-26T01:00"])
 async def test_each_instant_fires_once_whoever_crashes_and_however_the_clock_jumps(file, change):
     random = Random(change)
-    stretches = {zone: Stretch.around(zone, utc(change), 2) for zone in ZONES}
+    stretches = {zone: Stretch.around(zone, utc(change), 1) for zone in ZONES}
     begin, end = stretches["UTC"].seconds[0], stretches["UTC"].seconds[-10]
     clock = FakeClock(begin)
     expected: dict[str, list[float]] = {}
@@ -111,7 +111,7 @@ async def test_each_instant_fires_once_whoever_crashes_and_however_the_clock_jum
         fired = {handle.id: [done.instant for done in await handle.history(10_000)] for handle in handles}
     for handle in handles:
         assert fired[handle.id][::-1] == [instant for instant in expected[handle.id] if instant <= end]
-    assert sum(map(len, fired.values())) >= 10_000
+    assert sum(map(len, fired.values())) >= 5_000
     # Beside the history, what was started: one run for each instant, and none besides.
     with contextlib.closing(apsw.Connection(str(file))) as connection:
         started = Counter(
