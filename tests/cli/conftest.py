@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import typer.main
 from typer.testing import CliRunner
 
 import toolwright
 from toolwright import jsonx
 from toolwright.cli.app import app
+from toolwright.testing import CrashKit, Zygote
 
 TOOLS = '''
 import asyncio
@@ -171,9 +173,16 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
+@pytest.fixture(scope="session")
+def commands() -> Any:
+    """All commands, from their functions: the tests run hundreds, and making them takes longer than most run."""
+    return typer.main.get_command(app)
+
+
 @pytest.fixture
-def run(project: Path) -> Run:
+def run(project: Path, commands: Any, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the command in this process, with stdout and stderr that are no terminals."""
+    monkeypatch.setattr("typer.testing._get_command", lambda _: commands)
 
     def invoke(*words: str | Path, stdin: str | bytes | None = None) -> Ended:
         result = CliRunner().invoke(app, [str(word) for word in words], input=stdin, prog_name="toolwright")
@@ -252,30 +261,28 @@ async def tailor(ctx: ToolContext, item: str = "hat") -> str:
 
 
 @pytest.fixture
-def left(project: Path, command: list[str]) -> Callable[..., Path]:
+def left(project: Path, zygote: Zygote) -> Callable[..., Path]:
     """Leaves a store behind, by a process that runs calls until it is killed, or until all that is left waits."""
     (project / "crashing.py").write_text(CRASHING)
 
     def leave(*calls: dict[str, Any], session: str = "s1", name: str = "agent.db") -> Path:
-        (project / "leave.py").write_text(LEAVING)
-        words = [name, session, jsonx.encode(calls).decode()]
-        subprocess.run([command[0], "leave.py", *words], check=False, timeout=30)
+        with CrashKit(project, zygote=zygote) as kit:
+            kit.start(LEAVING, name=name, session=session, calls=calls).wait()
         return project / name
 
     return leave
 
 
 LEAVING = """
-import asyncio, sys
-import crashing
-from toolwright import Runtime, ToolCall, jsonx
+import sys
 
-async def main(store, session, calls):
+async def main():
+    sys.path.insert(0, "")
+    import crashing
+
     tools = [crashing.note, crashing.die, crashing.risky, crashing.launch, crashing.order, crashing.tailor]
-    async with Runtime.open(store, tools=tools) as runtime:
-        await runtime.session(session).start_batch([ToolCall(**call) for call in jsonx.decode(calls)]).quiet()
-
-asyncio.run(main(*sys.argv[1:]))
+    async with Runtime.open(name, tools=tools) as runtime:
+        await runtime.session(session).start_batch([ToolCall(**call) for call in calls]).quiet()
 """
 
 
