@@ -23,7 +23,8 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
         pytester.makepyfile(suite)
         pytester.makeconftest(f"import tests.conftest; tests.conftest.PATIENCE = {patience}")
         settings = ("-c", str(ROOT / "pyproject.toml"), "--rootdir", str(pytester.path))
-        plugins = ("-p", "tests.conftest", "-p", "no:hypothesispytest")  # the latter is slow to start
+        # Plugins that are slow to start are left out.
+        plugins = ("-p", "tests.conftest", "-p", "no:hypothesispytest", "-p", "no:schemathesis")
         return pytester.runpytest_subprocess(*settings, *plugins, str(pytester.path))
 
     return run
