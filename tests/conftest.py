@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +29,7 @@ from toolwright import Runtime
 
 if TYPE_CHECKING:
     from tests.postgres_server import PostgresServer
+    from toolwright.testing import Zygote
 
 # The same examples every time, so that a run that passed passes again; HYPOTHESIS_PROFILE=search looks for new ones.
 settings.register_profile("steady", derandomize=True, deadline=None)
@@ -127,6 +129,15 @@ def postgres() -> Iterator["PostgresServer"]:
 
     with PostgresServer() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator["Zygote"]:
+    """Starts programs in milliseconds, for the crash kit: it has imported toolwright, and forks."""
+    from toolwright.testing import Zygote
+
+    with closing(Zygote()) as made:
+        yield made
 
 
 @pytest.fixture(params=["memory", "file"])

@@ -6,7 +6,7 @@ from tests.session.leaks import files_beside
 from toolwright import Runtime, ToolCall
 from toolwright.builtin.file_editing import delete_file, edit_file, write_file
 from toolwright.builtin.kv_and_secrets import secret_store
-from toolwright.testing import CrashKit, Zygote, say
+from toolwright.testing import CrashKit, say
 
 
 async def agent() -> None:
@@ -28,25 +28,21 @@ async def agent() -> None:
 
 
 @pytest.mark.promise("BLT-01")
-def test_files_are_changed_once_and_the_outcome_tells_it_wherever_the_process_is_killed(tmp_path):
-    zygote = Zygote()
-    try:
-        first = tmp_path / "first"
-        first.mkdir()
-        expected = CrashKit(first, zygote=zygote).run(agent).said
-        assert expected[1] == ["one and one\n", "three\n"]
-        assert expected[0][0]["diff"].endswith("-one\n+one and one\n")
-        assert expected[0][2] == {"path": "/b", "deleted": 1}
-        second = tmp_path / "second"
-        second.mkdir()
-        for number, (point, nth) in enumerate(CrashKit(second, zygote=zygote).points(agent)):
-            place = tmp_path / str(number)
-            place.mkdir()
-            kit = CrashKit(place, zygote=zygote)
-            kit.kill_at(point, agent, nth=nth)
-            assert kit.run(agent).said == expected, f"{point} {nth}"
-    finally:
-        zygote.close()
+def test_files_are_changed_once_and_the_outcome_tells_it_wherever_the_process_is_killed(zygote, tmp_path):
+    first = tmp_path / "first"
+    first.mkdir()
+    expected = CrashKit(first, zygote=zygote).run(agent).said
+    assert expected[1] == ["one and one\n", "three\n"]
+    assert expected[0][0]["diff"].endswith("-one\n+one and one\n")
+    assert expected[0][2] == {"path": "/b", "deleted": 1}
+    second = tmp_path / "second"
+    second.mkdir()
+    for number, (point, nth) in enumerate(CrashKit(second, zygote=zygote).points(agent)):
+        place = tmp_path / str(number)
+        place.mkdir()
+        kit = CrashKit(place, zygote=zygote)
+        kit.kill_at(point, agent, nth=nth)
+        assert kit.run(agent).said == expected, f"{point} {nth}"
 
 
 SECRET = "hunter2/hunter2+hunter2"
@@ -66,28 +62,24 @@ async def recovering() -> None:
 
 
 @pytest.mark.promise("SES-03", "EFF-05")
-def test_a_secret_that_a_model_gives_is_set_wherever_the_process_is_killed_and_never_on_the_disk(tmp_path):
-    zygote = Zygote()
-    try:
-        first = tmp_path / "first"
-        first.mkdir()
-        codes = set()
-        for number, (point, nth) in enumerate(CrashKit(first, zygote=zygote).points(keeper)):
-            for again in (False, True):
-                place = tmp_path / f"{number}-{again}"
-                place.mkdir()
-                kit = CrashKit(place, zygote=zygote)
-                kit.kill_at(point, keeper, nth=nth)
-                if again:
-                    # Nobody gives the value again: that is said, and nothing else is set in its place.
-                    codes.update(code for _, code in kit.run(recovering).said[0])
-                else:
-                    assert kit.run(keeper).said[0] == [{"action": "set", "handle": "secret:k"}, True], f"{point} {nth}"
-                for name, data in files_beside(place / "agent.db"):
-                    assert SECRET.encode() not in data, name
-        assert codes == {"value_not_kept"}
-    finally:
-        zygote.close()
+def test_a_secret_that_a_model_gives_is_set_wherever_the_process_is_killed_and_never_on_the_disk(zygote, tmp_path):
+    first = tmp_path / "first"
+    first.mkdir()
+    codes = set()
+    for number, (point, nth) in enumerate(CrashKit(first, zygote=zygote).points(keeper)):
+        for again in (False, True):
+            place = tmp_path / f"{number}-{again}"
+            place.mkdir()
+            kit = CrashKit(place, zygote=zygote)
+            kit.kill_at(point, keeper, nth=nth)
+            if again:
+                # Nobody gives the value again: that is said, and nothing else is set in its place.
+                codes.update(code for _, code in kit.run(recovering).said[0])
+            else:
+                assert kit.run(keeper).said[0] == [{"action": "set", "handle": "secret:k"}, True], f"{point} {nth}"
+            for name, data in files_beside(place / "agent.db"):
+                assert SECRET.encode() not in data, name
+    assert codes == {"value_not_kept"}
 
 
 async def shell() -> None:
@@ -103,17 +95,13 @@ async def shell() -> None:
 
 
 @pytest.mark.promise("BLT-02")
-def test_a_script_changes_files_and_variables_once_wherever_the_process_is_killed(tmp_path):
-    zygote = Zygote()
-    try:
-        first = tmp_path / "first"
-        first.mkdir()
-        for number, (point, nth) in enumerate(CrashKit(first, zygote=zygote).points(shell)):
-            place = tmp_path / str(number)
-            place.mkdir()
-            kit = CrashKit(place, zygote=zygote)
-            kit.kill_at(point, shell, nth=nth)
-            expected = [["1\n", ["/d/log"], ["/log"]], "one\ntwo\n"]
-            assert kit.run(shell).said == expected, f"{point} {nth}"
-    finally:
-        zygote.close()
+def test_a_script_changes_files_and_variables_once_wherever_the_process_is_killed(zygote, tmp_path):
+    first = tmp_path / "first"
+    first.mkdir()
+    for number, (point, nth) in enumerate(CrashKit(first, zygote=zygote).points(shell)):
+        place = tmp_path / str(number)
+        place.mkdir()
+        kit = CrashKit(place, zygote=zygote)
+        kit.kill_at(point, shell, nth=nth)
+        expected = [["1\n", ["/d/log"], ["/log"]], "one\ntwo\n"]
+        assert kit.run(shell).said == expected, f"{point} {nth}"

@@ -22,13 +22,6 @@ class Crashes(CrashKit):
         return sorted(path.name for path in self.folder.glob("agent.db-owner-*"))
 
 
-@pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
-    made = Zygote()
-    yield made
-    made.close()
-
-
 @pytest.fixture
 def crashes(zygote: Zygote, tmp_path: Path) -> Iterator[Crashes]:
     with Crashes(tmp_path, zygote=zygote) as kit:

@@ -35,13 +35,6 @@ async def main():
 COUNT = 4
 
 
-@pytest.fixture(scope="module")
-def zygote() -> Any:
-    made = Zygote()
-    yield made
-    made.close()
-
-
 def killed_everywhere(zygote: Zygote, folder: Any, on_crash: str, part: int) -> Any:
     """For each point at which a program can be killed: the point, the ledger then and after a second run, and what
     that one says of the calls."""

@@ -2,11 +2,10 @@
 
 import json
 from collections import Counter
-from typing import Any
 
 import pytest
 
-from toolwright.testing import CrashKit, Zygote
+from toolwright.testing import CrashKit
 
 STORY = """
 from toolwright import Policy
@@ -23,13 +22,6 @@ async def main():
         outcomes = await runtime.session("s").run_batch(calls)
         say([[outcome.status, outcome.failure and outcome.failure.category] for outcome in outcomes])
 """
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Any:
-    made = Zygote()
-    yield made
-    made.close()
 
 
 @pytest.mark.promise("EFF-04", "EFF-05", "SCHED-01")

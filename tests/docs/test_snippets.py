@@ -10,7 +10,6 @@ import subprocess
 import sys
 import textwrap
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +31,6 @@ IN_DOCSTRINGS = [
 ]
 SET_UP = ("pip ", "make ")
 """Commands that set up a machine; tests of the build run these."""
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    """Starts a snippet in milliseconds: the process that forks has imported toolwright already."""
-    zygote = Zygote()
-    yield zygote
-    zygote.close()
 
 
 @pytest.mark.parametrize("block", ALONE, ids=str)

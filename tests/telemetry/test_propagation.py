@@ -170,13 +170,6 @@ async def main():
 )
 
 
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    made = Zygote()
-    yield made
-    made.close()
-
-
 @pytest.fixture
 def crashes(zygote: Zygote, tmp_path: Path) -> Iterator[CrashKit]:
     with CrashKit(tmp_path, zygote=zygote) as kit:

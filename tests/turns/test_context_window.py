@@ -275,9 +275,9 @@ async def main():
 
 @pytest.mark.promise("TURN-03", "TURN-10")
 @pytest.mark.parametrize("when_near", ["shorten", "summarise"])
-def test_killed_at_any_model_call_a_turn_continues_within_its_window_and_summarises_once(tmp_path, when_near):
+def test_killed_at_any_model_call_a_turn_continues_within_its_window_and_summarises_once(tmp_path, zygote, when_near):
     for nth in range(3, 10):
-        with CrashKit(tmp_path / str(nth)) as kit:
+        with CrashKit(tmp_path / str(nth), zygote=zygote) as kit:
             kit.folder.mkdir()
             kit.kill_at("the model answers", STORY, nth=nth, when_near=when_near)
             (told,) = kit.run(STORY, when_near=when_near).said

@@ -81,13 +81,6 @@ async def main():
 """
 
 
-@pytest.fixture(scope="module")
-def zygote() -> Any:
-    made = Zygote()
-    yield made
-    made.close()
-
-
 @pytest.fixture
 def kit(zygote: Zygote, tmp_path: Any) -> Any:
     with CrashKit(tmp_path, zygote=zygote) as made:

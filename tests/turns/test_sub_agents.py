@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import fail_after
 from toolwright import App, Budget, Policy, Rule, Runtime, ToolCall, ToolContext, ToolwrightError, tool
-from toolwright.testing import CrashKit, FunctionModel, ScriptedModel, Zygote
+from toolwright.testing import CrashKit, FunctionModel, ScriptedModel
 from toolwright.tools.model import ModelAnswer, ModelError, Usage
 
 
@@ -515,13 +515,6 @@ async def main():
         say([outcome.status, outcome.text, [each.value for each in outcome.calls], outcome.model_calls,
             outcome.usage.tokens, sorted(info.state for info in await runtime.turns())])
 """
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Any:
-    made = Zygote()
-    yield made
-    made.close()
 
 
 def check(kit: CrashKit, kills: int, **given: Any) -> None:

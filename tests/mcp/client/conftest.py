@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 import toolwright.mcp.connection  # noqa: F401 - it takes a second, which tests that watch the loop would see
+from tests.crash.conftest import Crashes
 from tests.support import fail_after
 from toolwright import App, Runtime
 from toolwright.mcp import McpServer
+from toolwright.testing import Zygote
 
 PROGRAM = Path(__file__).with_name("plain_server.py")
 RAW = Path(__file__).with_name("raw_server.py")
@@ -116,6 +118,19 @@ async def plain(transport: str, revision: str, folder: Path, http_server: HttpSe
         return stdio(folder, protocol=revision, **options)
 
     return made
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    """Starts programs that connect to servers; the SDK is imported once for all of them."""
+    with contextlib.closing(Zygote("toolwright.mcp.connection")) as made:
+        yield made
+
+
+@pytest.fixture
+def crashes(zygote: Zygote, tmp_path: Path) -> Iterator[Crashes]:
+    with Crashes(tmp_path, zygote=zygote) as kit:
+        yield kit
 
 
 Opened = Callable[..., Any]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.crash.conftest import Crashes, crashes, zygote  # noqa: F401 - fixtures
+from tests.crash.conftest import Crashes
 from tests.mcp.client.conftest import RAW, lines
 from toolwright.testing import Zygote
 
@@ -56,7 +56,7 @@ def effects(kit: Crashes) -> Counter[str]:
 @pytest.mark.parametrize("revision", ["modern", "legacy"])
 @pytest.mark.parametrize("place", ["before", "after", "answered"])
 @pytest.mark.parametrize("number", range(1, CALLS + 1))
-def test_a_server_that_is_killed_in_the_middle_repeats_no_effect(crashes, revision, place, number):  # noqa: F811
+def test_a_server_that_is_killed_in_the_middle_repeats_no_effect(crashes, revision, place, number):
     said = run(crashes, f"{revision},kill:{place}:{number}").said
     done = effects(crashes)
     assert max(done.values()) == 1
@@ -75,7 +75,7 @@ def test_a_server_that_is_killed_in_the_middle_repeats_no_effect(crashes, revisi
 
 
 @pytest.fixture(scope="module")
-def points(tmp_path_factory: pytest.TempPathFactory, zygote: Zygote) -> Callable[[str], list[tuple[str, int]]]:  # noqa: F811
+def points(tmp_path_factory: pytest.TempPathFactory, zygote: Zygote) -> Callable[[str], list[tuple[str, int]]]:
     """The points that the program passes in the calls, as a run without a kill finds them."""
     found: dict[str, list[tuple[str, int]]] = {}
 
@@ -97,7 +97,7 @@ KILLS = 8
 @pytest.mark.promise("MCP-03", "EFF-05")
 @pytest.mark.parametrize("revision", ["modern", "legacy"])
 @pytest.mark.parametrize("number", range(KILLS))
-def test_our_process_is_killed_in_the_middle_and_repeats_no_effect(crashes, points, revision, number):  # noqa: F811
+def test_our_process_is_killed_in_the_middle_and_repeats_no_effect(crashes, points, revision, number):
     of_calls = points(revision)[-3 * KILLS :]  # the first ones are those of the opening
     point = of_calls[number * len(of_calls) // KILLS]
     first = run(crashes, revision, kill_at=point)
@@ -114,7 +114,7 @@ def test_our_process_is_killed_in_the_middle_and_repeats_no_effect(crashes, poin
 
 
 @pytest.mark.promise("MCP-03", "EFF-05")
-def test_a_call_that_may_be_repeated_is_sent_again_after_a_kill(crashes):  # noqa: F811
+def test_a_call_that_may_be_repeated_is_sent_again_after_a_kill(crashes):
     said = run(crashes, "legacy,kill:after:2", repeatable=True).said
     assert [status for _, status, *_ in said] == ["success"] * CALLS
     assert effects(crashes) == {"c0": 1, "c1": 2, "c2": 1, "c3": 1}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.conftest import Crashes, crashes, zygote  # noqa: F401 - fixtures
+from tests.crash.conftest import Crashes
 from tests.mcp.client.conftest import RAW, call, lines, stdio, until
 from tests.support import fail_after
 
@@ -29,7 +29,7 @@ async def main():
 
 
 @pytest.fixture
-def cut_off(crashes: Crashes, folder: Path) -> Path:  # noqa: F811
+def cut_off(crashes: Crashes, folder: Path) -> Path:
     """A store with one call that was sent to a server, and never answered."""
     crashes.crash(SENT, raw=str(RAW), folder=str(folder))
     return crashes.folder / "agent.db"
