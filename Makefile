@@ -19,7 +19,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo '  Pass options with ARGS, as in: make test ARGS="-k crash"'
 
-demo: $(READY) ## Run the demo; no key and no network needed
+demo: $(READY) ## Run the demo; no key and no network needed (ARGS=--page, ARGS=--postgres)
 	@$(PY) examples/demo.py $(ARGS)
 
 # Four at once, on any number of cores: tests wait for the disk and for processes more than they compute.

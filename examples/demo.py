@@ -2,6 +2,7 @@
 process that is killed in the middle of a batch, and another that goes on where it was. Then the tools in the box. Then
 work in the background, whose worker is killed, and a night of schedules in seconds. Then an agent that is killed in the
 middle of a turn, and continues. At the end, how to see the page of an agent; `make demo ARGS=--page` serves it.
+`make demo ARGS=--postgres` shows three workers on a PostgreSQL, of which one is killed, and then the database.
 
 Run it with `make demo`. On a terminal the first table moves; anywhere else only the last tables are printed.
 """
@@ -177,6 +178,17 @@ def main(
     demo_page.hint(console)
 
 
+def show_postgres() -> None:
+    """Kill a worker and the database of several workers; end with 1 if anything was lost or happened twice."""
+    import demo_postgres  # the others need no PostgreSQL
+
+    set_up_log(verbose=False)
+    with tempfile.TemporaryDirectory(prefix="toolwright-demo-") as desk:
+        os.environ["TOOLWRIGHT_DEMO_DESK"] = desk
+        if not demo_postgres.run(Console(), Path(desk)):
+            sys.exit(1)
+
+
 def show_page() -> None:
     """Serve an agent with an approval that waits, until somebody stops it."""
     set_up_log(verbose=False)
@@ -188,6 +200,11 @@ if __name__ == "__main__":
     # So that being stopped also clears away what is on the desk.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        show_page() if "--page" in sys.argv[1:] else main()
+        if "--page" in sys.argv[1:]:
+            show_page()
+        elif "--postgres" in sys.argv[1:]:
+            show_postgres()
+        else:
+            main()
     except KeyboardInterrupt:
         sys.exit(130)
