@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextvars import ContextVar
 from enum import Enum
 from types import MappingProxyType
@@ -233,6 +234,8 @@ class ActiveCall(PreparedCall, eq=False):
     past: Past | None = None
     # True once the journal has written, together with its intent, that it starts.
     start_written: bool = False
+    # The calls of other processes that it must wait for; empty while the journal is asked for them, None without any.
+    elsewhere: AbstractSet[Any] | None = None
     # --- authorise/: the task that asks a person about it; True once a person approved it.
     asking: asyncio.Task[None] | None = None
     asked: bool = False

@@ -50,6 +50,7 @@ from toolwright.calls.suspend.approvals import wait_again, wait_for_approval
 from toolwright.calls.suspend.leave import leave, requests_of
 from toolwright.errors import BatchFailed, StoreError
 from toolwright.events import CallWarning
+from toolwright.stores.contracts.journal import RUN_SCOPE
 from toolwright.stores.contracts.waits import WaitKey
 from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.outcome import ToolOutcome, encodable
@@ -114,8 +115,8 @@ class Batch(Struct, eq=False):
     def _prepare(
         self, given: Iterable[ToolCall | Mapping[str, Any]], snapshot: Snapshot, nested_source: CallSource
     ) -> None:
-        env, parent, started_by = self.env, self.parent, self.started_by
-        most, unchecked = self.policy.max_argument_bytes, self.context.unchecked_argument_bytes
+        env, parent, most = self.env, self.parent, self.policy.max_argument_bytes
+        unchecked, started_by = min(most, jsonx.SHALLOW), self.started_by
         calls, names = self._calls, self._names
         raws: list[bytes] = []
         seen: set[str] = set()
@@ -162,7 +163,7 @@ class Batch(Struct, eq=False):
         if not calls:
             self._ended(self)
             return self
-        env, id, scope = self.env, self.id, self.scope
+        env, clock, id, scope = self.env, self.env.clock, self.id, self.scope
         if env.tracing is not None:  # before the journal, which keeps the traces of calls
             self._open_spans(env.tracing)
         try:
@@ -171,7 +172,7 @@ class Batch(Struct, eq=False):
             self._ended(self)
             raise
         queued = env.monotonic()
-        offset = env.clock.now() - queued
+        offset = clock.now() - queued
         session, recorder = env.session_id, self.context.recorder
         plain = env.redactor is None and not self._given_secret
         open_record = recorder.open_record
@@ -192,7 +193,8 @@ class Batch(Struct, eq=False):
             if scope:
                 record.scope = scope
             open_record(record)
-        recorder.batch_started(id, scope, self._names, self.started_by)
+        if recorder.channel.pushes:
+            recorder.batch_started(id, scope, self._names, self.started_by)
         self._names = []  # Nobody needs them any more, and the batch may wait for long with very many calls.
         if self.parent is not None:
             self.parent.nested = (*self.parent.nested, self)
@@ -222,7 +224,7 @@ class Batch(Struct, eq=False):
             if outcome.failure is not None and not self.policy.continue_on_failure and self.stop_reason is None:
                 self._failed_call = outcome.call_id
                 self.cancel(f"call {outcome.call_id!r} failed")
-        self._left = left = self._left - 1
+        self._left -= 1
         watchers = self._watchers
         if watchers is not None:
             if watchers.calls:
@@ -230,10 +232,10 @@ class Batch(Struct, eq=False):
             if watchers.changes or watchers.quiets:
                 watchers.tell_change()
         if self.parent is not None:
-            if not left:
+            if self._left == 0:
                 self.parent.nested = tuple([each for each in self.parent.nested if each is not self])
             self.parent.owner.nested_changed()
-        if not left:
+        if self._left == 0:
             recorder.batch_finished(self.id, self.scope, self._outcomes, self._all_well)
             self._calls.clear()
             self._launch = None
@@ -444,7 +446,7 @@ class Batch(Struct, eq=False):
                 elif call.nested:  # It waits for the calls that it made.
                     waits = True
                     batches += call.nested
-                elif call.ticket is None or call.ticket.state not in ("blocked", "gate"):
+                elif call.ticket is None or call.ticket.state not in ("blocked", "gate", "elsewhere"):
                     return False
             # Where none waits itself, they are blocked by another batch, which continues.
             if unfinished and not waits:
@@ -463,6 +465,8 @@ def yield_to_loop() -> Generator[None, None, None]:
 
 # --- from prepared calls to scheduled ones
 
+NOT_KNOWN_YET: frozenset[Any] = frozenset()
+"""The calls of other processes that a call must wait for, while the journal is asked for them."""
 Admitting = Coroutine[Any, Any, None]
 """The remaining work of the journal for the calls of a batch."""
 
@@ -667,6 +671,9 @@ class Launch(Struct, eq=False):
             all_stopped = batch.stop_reason is not None
             self._early.close(calls, {call for call in calls if all_stopped or call.position in called_off})
             self._early = None
+        # Calls of a run have an order of their own.
+        shares_order = context.env.journal.lasting and not batch.scope.startswith(RUN_SCOPE)
+        entering: list[ActiveCall] = []
         for call in calls:
             tool, stop_reason = call.tool, batch.stop_reason
             if called_off and stop_reason is None:
@@ -692,9 +699,14 @@ class Launch(Struct, eq=False):
             if stop_reason is not None:
                 cancel(call, stop_reason)
                 continue
+            if shares_order and call.key is not None:
+                call.elsewhere = NOT_KNOWN_YET
+                entering.append(call)
             self._queue(call, plan, siblings)
         if policy.queue_timeout is not None:
             limit_queue(calls, policy.queue_timeout)
+        if entering:
+            context.env.journal.enter_order(entering, _entered)
 
     def _queue(self, call: ActiveCall, plan: ToolPlan, siblings: ClaimIndex | None = None) -> None:
         """Put a call into the order. It starts when its turn comes, which may be now."""
@@ -744,6 +756,11 @@ class Launch(Struct, eq=False):
         """The slots of a call whose tool has a limit; an ancestor's slot serves its nested calls too."""
         above = self._above
         return (*self._limits, *((tool_limit,) if above is None else not_held((tool_limit,), above)))
+
+
+def _entered(call: ActiveCall, fault: Exception | None) -> None:
+    if isinstance(call.ticket, CallTicket):
+        call.ticket.entered(fault)
 
 
 # --- waking those that wait for a batch

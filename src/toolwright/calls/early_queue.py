@@ -3,6 +3,7 @@
 The journal writes that a call starts together with its intent, in one commit, if its turn has come by then: decision
 0040. So nothing of a call that was queued early runs before the journal has answered. If the journal knows a call of
 the batch, or the batch was stopped, those whose start is not written leave the order, and are judged by what is known.
+Those that conflict with calls of other processes wait for them first.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class EarlyQueue:
         self._lane.waits_for_journal = False
         for call in calls:
             if call.phase is STARTED and isinstance(call.ticket, CallTicket):
-                call.ticket.write_start()
+                call.ticket.start()
 
     def _withdraw(self, calls: Sequence[ActiveCall]) -> None:
         for call in reversed(calls):  # the last first, so that none gets the turn of another
@@ -46,4 +47,4 @@ class EarlyQueue:
                 self._admission.withdraw(call.ticket)
                 if call.queue_deadline is not None:
                     end_queue_time(call)
-                call.ticket, call.phase = None, NEW
+                call.ticket, call.elsewhere, call.phase = None, None, NEW

@@ -17,6 +17,8 @@ CallT = TypeVar("CallT")
 """A call on its way: `toolwright.calls.active_call.ActiveCall`."""
 Started = Callable[[CallT, Exception | None], None]
 """Called once the start of a call is written: with None, or with the fault of the store."""
+Entered = Callable[[CallT, Exception | None], None]
+"""Called once other processes know the claims of a call: with None, or with the fault of the store."""
 Concluded = Callable[[CallT, ToolOutcome, Exception | None], None]
 """Called once the outcome of a call is written: with None, or with the fault of the store."""
 
@@ -42,6 +44,17 @@ class CallJournal(Protocol[CallT]):
 
     def started(self, call: CallT, then: Started[CallT]) -> bool:
         """Write that a call starts. True when there is nothing to wait for, and `then` is not called."""
+        ...
+
+    def enter_order(self, calls: Sequence[CallT], then: Entered[CallT]) -> None:
+        """Let other processes know the claims of calls of a session that stand in the order from now on. `then` is
+        called for each, when its `elsewhere` has the calls of other processes that it must wait for. Only for a journal
+        that is lasting."""
+        ...
+
+    def wait_elsewhere(self, call: CallT, free: Callable[[], None]) -> None:
+        """Call `free` when a call must not wait for calls of other processes any more. Only for a journal that is
+        lasting."""
         ...
 
     def will_record(self, call: CallT, outcome: ToolOutcome) -> bool:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from asyncio import _enter_task, _leave_task
 from collections import deque
 from collections.abc import Awaitable, Coroutine, Generator
 from contextvars import Context
@@ -28,6 +27,7 @@ from toolwright.calls.active_call import (
     CURRENT,
     FINISHING,
     OVER,
+    QUEUED,
     RUNNING,
     STARTED,
     ActiveCall,
@@ -38,7 +38,7 @@ from toolwright.calls.environment import CallEnvironment
 from toolwright.calls.execute.cancel import meaning, released, start_time
 from toolwright.calls.execute.executors import ChildProcessExecutor, ThreadExecutor
 from toolwright.calls.execute.retry import before_another
-from toolwright.calls.execute.timeout import end_queue_time
+from toolwright.calls.execute.timeout import end_queue_time, limit_queue
 from toolwright.calls.failures import deadlocked, internal
 from toolwright.calls.finalise.finalise import finish, settle
 from toolwright.calls.quick_fields import quick_fields
@@ -95,6 +95,10 @@ class CallTicket(Ticket, Struct, eq=False):
         """Run the call now; it has its claims and its slots."""
         call = self.call
         call.phase = STARTED
+        if call.elsewhere is not None and call.cancel_reason is None:
+            if call.elsewhere:
+                self._wait_elsewhere()
+            return  # or it is not known yet, and `entered` continues
         if call.queue_deadline is not None:
             end_queue_time(call)
         if self.lane.waits_for_journal:
@@ -103,6 +107,30 @@ class CallTicket(Ticket, Struct, eq=False):
             self._take_first_step()
         else:
             self.write_start()
+
+    def entered(self, fault: Exception | None) -> None:
+        """It is known for which calls of other processes it must wait: go on if its turn has come."""
+        call = self.call
+        if fault is not None:
+            call.elsewhere = None
+            call.owner.store_failed(fault)
+        if call.phase is STARTED and not call.concluded:
+            self.start()
+
+    def _wait_elsewhere(self) -> None:
+        """Wait for calls of other processes, as a call that is queued."""
+        call, policy = self.call, self.call.owner.policy
+        ids = sorted({other.key.call_id for other in call.elsewhere or ()})
+        self.waited_for = (*self.waited_for, *ids)[:3]
+        call.phase = QUEUED
+        if policy.queue_timeout is not None:
+            limit_queue((call,), policy.queue_timeout)
+        self.admission.step_back(self)
+        call.env.journal.wait_elsewhere(call, self._is_free)
+
+    def _is_free(self) -> None:
+        if not self.done:
+            self.admission.admit(self)
 
     def write_start(self) -> None:
         """Let the journal write that the call starts, and take its first step then."""
@@ -120,8 +148,10 @@ class CallTicket(Ticket, Struct, eq=False):
         call, lane = self.call, self.lane
         record = call.record
         call.started = record.started = lane.env.monotonic()
-        if lane.channel.push is not None:
-            lane.channel.push(CallStarted(record))
+        if lane.channel.pushes:
+            event = CallStarted(record)
+            for push in lane.channel.pushes:
+                push(event)
         lane.ready.append(call)
         if not lane.busy:
             lane.take_soon()
@@ -165,7 +195,7 @@ class Lane(Struct):
         loop = env.loop
         caller = asyncio.current_task(loop)
         if caller is not None:
-            _leave_task(loop, caller)
+            asyncio._leave_task(loop, caller)
         # Batches that follow each other within one tick of the loop are lent the same task.
         loan: Loan | None = env.loan
         task: LentTask | None = None
@@ -174,10 +204,10 @@ class Lane(Struct):
         env.loan = None
         if loan is not None:
             task, runner = loan.task, loan.runner
-            _enter_task(loop, task)
+            asyncio._enter_task(loop, task)
             references, weak_references = loan.references, loan.weak_references
             if task.touched or getrefcount(task) != references or getweakrefcount(task) != weak_references:
-                _leave_task(loop, task)
+                asyncio._leave_task(loop, task)
                 loan = task = None
         try:
             for _ in range(MOST_FIRST_STEPS):
@@ -187,7 +217,7 @@ class Lane(Struct):
                 if task is None:
                     loan = Loan(env, context)
                     task = loan.task
-                    _enter_task(loop, task)
+                    asyncio._enter_task(loop, task)
                     references = loan.references = getrefcount(task)
                     weak_references = loan.weak_references = getweakrefcount(task)
                 if runner is None:
@@ -213,16 +243,16 @@ class Lane(Struct):
                 if rest is not None:
                     assert loan is not None
                     loan.use_for(call, rest, context)
-                _leave_task(loop, task)
+                asyncio._leave_task(loop, task)
                 loan = task = None
         finally:
             if task is not None:
-                _leave_task(loop, task)
+                asyncio._leave_task(loop, task)
                 assert loan is not None
                 loan.runner = runner
                 env.loan = loan
             if caller is not None:
-                _enter_task(loop, caller)
+                asyncio._enter_task(loop, caller)
             if ready:
                 loop.call_soon(self.take_first_steps)
             else:
@@ -281,9 +311,11 @@ def run_calls() -> Runner:
             if call.in_task:
                 _attempt_ended(call)
                 yield from _finish(call, result)
-            elif (type(result) in NOT_THE_LAST and (type(result) is ConnectionRequired or result.retry)) or (
-                outcome := settle(call, result)
-            ) is None:
+            elif (
+                type(result) is ConnectionRequired
+                or (type(result) is Failure and result.retry)
+                or (outcome := settle(call, result)) is None
+            ):
                 call.phase = STARTED
                 yield IN_TASK
                 yield from _finish(call, result)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from toolwright.calls.active_call import ActiveCall, Past, Remembered
 from toolwright.calls.journal.replay import require_same
-from toolwright.calls.journal_contract import Concluded, Started
+from toolwright.calls.journal_contract import Concluded, Entered, Started
 from toolwright.effects.memory import MemoryStore
 from toolwright.errors import ReplayMismatch
 from toolwright.stores.contracts.journal import CallKey
@@ -98,6 +98,12 @@ class MemoryJournal:
 
     def started(self, call: ActiveCall, then: Started[ActiveCall]) -> bool:
         return True
+
+    def enter_order(self, calls: Sequence[ActiveCall], then: Entered[ActiveCall]) -> None:
+        raise NotImplementedError("Only this process has its calls.")
+
+    def wait_elsewhere(self, call: ActiveCall, free: Callable[[], None]) -> None:
+        raise NotImplementedError("Only this process has its calls.")
 
     def will_record(self, call: ActiveCall, outcome: ToolOutcome) -> bool:
         return True

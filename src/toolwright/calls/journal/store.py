@@ -10,22 +10,35 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 
 from msgspec.structs import replace
 
-from toolwright.calls.active_call import NEW, OVER, STARTED, ActiveCall, Past, identity
+from toolwright.calls.active_call import NEW, OVER, STARTED, ActiveCall, OwnerBatch, Past, identity
 from toolwright.calls.conclude import lose
 from toolwright.calls.journal.crash_policy import recover
+from toolwright.calls.journal.elsewhere import Elsewhere
 from toolwright.calls.journal.replay import require_same
-from toolwright.calls.journal_contract import Concluded, Started
+from toolwright.calls.journal_contract import Concluded, Entered, Started
 from toolwright.calls.redact import written_arguments
+from toolwright.calls.schedule.written_claims import write_claims, write_entry
 from toolwright.calls.suspend.connection_wait import restore_connections
 from toolwright.clock import Clock, Timer
 from toolwright.effects.store_news import StoreNews
 from toolwright.errors import StoreError
-from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Ended, Entry, Intent, JournalStore
+from toolwright.stores.contracts.journal import (
+    NO_CLAIMS,
+    RUN_SCOPE,
+    Begun,
+    CallKey,
+    Ended,
+    Entry,
+    Holder,
+    Intent,
+    JournalStore,
+)
 from toolwright.stores.contracts.turns import TURN_SCOPE
 from toolwright.tools.claims import PARALLEL
 from toolwright.tools.outcome import ToolOutcome
@@ -54,6 +67,8 @@ class StoreJournal:
         self._beginning: dict[CallKey, list[Intent]] = {}  # the calls that are being begun, each with its batch
         self._unreleased = _Unreleased(store, clock, self._is_live)
         self._order = _Order()
+        self._elsewhere = Elsewhere(store, news, self._live.values)
+        self._next_entry = itertools.count(1).__next__
         self._tick = _TickWriter(store, clock, self._finish_alone, self._written_outcome)
         self._closing = False
 
@@ -71,7 +86,8 @@ class StoreJournal:
             refused = [call for call in calls if call.outcome is not None and not call.repeated and not is_run]
         if not waiting and not refused:
             return
-        intents = [_intent(call, _key((session, scope, call.call_id)), batch, now, under) for call in waiting]
+        in_order = not scope.startswith(RUN_SCOPE)  # calls of a run have an order of their own
+        intents = [_intent(call, _key((session, scope, call.call_id)), batch, now, under, in_order) for call in waiting]
         refusals = [_intent(call, _key((session, scope, call.call_id)), batch, now) for call in refused]
         unmet, left, bell = waiting, intents, None
         with ExitStack() as bells:
@@ -79,8 +95,7 @@ class StoreJournal:
                 unmet, left, is_lost = await self._meet_live(unmet, left)
                 if not is_lost and ((not unmet and not refused) or await self._written(unmet, left, refused, refusals)):
                     break
-                owner.leave_queue(waiting)
-                left = [one if one.starts_at is None else replace(one, starts_at=None) for one in left]
+                left = _out_of_order(owner, waiting, left)
                 if bell is None:
                     bell = bells.enter_context(self._news.bell())
                 else:
@@ -139,6 +154,8 @@ class StoreJournal:
         """
         is_lost = False
         while not is_lost and (here := [intent.key for intent in intents if self._is_live(intent.key)]):
+            # While it waits for the answer, others could begin after it here, and before it in the store.
+            intents = _out_of_order(waiting[0].owner, waiting, intents)
             entries = dict(zip(here, await self._store.begin((), here), strict=True))
             unmet: list[tuple[ActiveCall, Intent]] = []
             for call, intent in zip(waiting, intents, strict=True):
@@ -191,7 +208,7 @@ class StoreJournal:
             raise stopped
         return not self._run_elsewhere(entries)
 
-    def _meet(self, waiting: list[ActiveCall], intents: list[Intent], job: asyncio.Future[list[Entry | None]]) -> None:
+    def _meet(self, waiting: list[ActiveCall], intents: list[Intent], job: asyncio.Future[Begun]) -> None:
         for intent in intents:
             if self._beginning.get(intent.key) is intents:
                 del self._beginning[intent.key]
@@ -201,13 +218,16 @@ class StoreJournal:
                 if intent.starts_at is not None:
                     self._unreleased.add(intent.key, never_began=True)
             return
-        entries = job.result()[: len(waiting)]
+        begun = job.result()
+        entries = begun[: len(waiting)]
         if not self._run_elsewhere(entries):
+            if begun.others:
+                self._elsewhere.meet([call for call in waiting if call.ticket is not None], begun.others)
             for call, intent, entry in zip(waiting, intents, entries, strict=True):
                 if entry is None:
                     call.key = key = intent.key
                     self._live[key] = call
-                    if intent.starts_at is not None:
+                    if intent.starts_at is not None and not begun.others:
                         call.start_written = True
                 else:
                     self._claim(call, intent.key, entry)
@@ -293,6 +313,26 @@ class StoreJournal:
             self._tick.add_start(call, then)
         return False
 
+    def enter_order(self, calls: Sequence[ActiveCall], then: Entered[ActiveCall]) -> None:
+        entered, now, claims = list(calls), self._clock.now(), list[tuple[CallKey, str]]()
+        for call in entered:
+            assert call.ticket is not None
+            claims.append((identity(call), write_entry(call.ticket, self._next_entry(), now)))
+
+        def done(job: asyncio.Future[list[Holder]]) -> None:
+            fault: BaseException | None = StoreError("The journal was closed before it could write the claims of calls")
+            if not job.cancelled():
+                fault = job.exception()
+            if fault is None:
+                self._elsewhere.meet(entered, job.result())
+            for call in entered:
+                then(call, fault if isinstance(fault, Exception) else None)
+
+        asyncio.ensure_future(self._store.hold(claims)).add_done_callback(done)
+
+    def wait_elsewhere(self, call: ActiveCall, free: Callable[[], None]) -> None:
+        self._elsewhere.wait(call, free)
+
     def concluded(self, call: ActiveCall, outcome: ToolOutcome, then: Concluded[ActiveCall]) -> bool:
         if call.key is None:
             return True
@@ -371,6 +411,7 @@ class StoreJournal:
 
     def close(self) -> None:
         self._closing = True
+        self._elsewhere.close()
         self._unreleased.close()
 
     def _when_done(self, call: ActiveCall, job: Awaitable[bool], then: Callable[[Exception | None], None]) -> None:
@@ -410,7 +451,15 @@ def _link(call: ActiveCall, entry: Entry) -> None:
         call.span.link(trace, "replay" if entry.outcome is not None else "takeover" if entry.cut_off else "continued")
 
 
-def _intent(call: ActiveCall, key: CallKey, batch: str, now: float, under: bytes | None = None) -> Intent:
+def _out_of_order(owner: OwnerBatch, waiting: Sequence[ActiveCall], intents: list[Intent]) -> list[Intent]:
+    """Take calls out of the order that have to wait before they are begun; their intents, which say so."""
+    owner.leave_queue(waiting)
+    return [replace(one, starts_at=None, claims=NO_CLAIMS) for one in intents]
+
+
+def _intent(
+    call: ActiveCall, key: CallKey, batch: str, now: float, under: bytes | None = None, in_order: bool = False
+) -> Intent:
     trace = None if call.span is None else call.span.trace or None
     if call.tool is None:
         return Intent(
@@ -420,6 +469,10 @@ def _intent(call: ActiveCall, key: CallKey, batch: str, now: float, under: bytes
     arguments = call.raw if about.secret is None and call.parent_id is None else written_arguments(call)
     rerun = about.on_crash == "rerun"
     starts_at = now if call.phase is STARTED and not rerun else None
+    # A call that is queued later gets its claims then.
+    claims: str | None = NO_CLAIMS
+    if call.ticket is not None and in_order:
+        claims = None if call.ticket.claims is PARALLEL else write_claims(call.ticket.claims)
     return Intent(
         key,
         batch,
@@ -434,6 +487,7 @@ def _intent(call: ActiveCall, key: CallKey, batch: str, now: float, under: bytes
         under,
         starts_at,
         trace,
+        claims,
     )
 
 

@@ -46,7 +46,8 @@ class Ticket(Claimant):
     """A call's place in the order, from its submission until its claims are free.
 
     Its state is one of: new, blocked (by the index), gate, slot (waits for one), running, paused (waits for something
-    outside), lingering (given up, but its code still runs), refused, done.
+    outside), elsewhere (waits for a call of another process), lingering (given up, but its code still runs), refused,
+    done.
     """
 
     claims: tuple[Claim, ...] = PARALLEL
@@ -66,6 +67,8 @@ class Ticket(Claimant):
     blockers: set[Ticket] | None = None
     followers: list[Ticket] | None = None
     courtesy: frozenset[Ticket] = frozenset()
+    # The calls of other processes that were in the order of the session before it.
+    came_before: frozenset[Any] = frozenset()
 
     @property
     def call_id(self) -> str:
@@ -150,19 +153,17 @@ class Admission:
         """Free the claims and slots of a ticket, and start whatever waited for them."""
         if ticket.done:
             return
-        held, index, nested = ticket.state == "running", ticket.index, ticket.parent is not None
+        held = ticket.state == "running"
         ticket.state = "done"
         self.running.discard(ticket)
-        freed: list[Any] | None = None
+        index = ticket.index
         if ticket.claims is PARALLEL and not index.exclusive:
             ticket.done = True
             del index.shared[ticket]
-            if held and not nested and not self._at_gate:
-                self._hand_over(ticket.limits)
-                return
+            freed: list[Any] | None = None
         else:
             freed = index.remove(ticket)
-        if nested or self._at_gate:
+        if ticket.parent is not None or self._at_gate:
             freed = [*(freed or ()), *self.gate.remove(ticket)]
         if freed:
             # Before the slots: tickets that are released may be older than those that wait for one.
@@ -172,7 +173,7 @@ class Admission:
                 if follower.state == "blocked" or follower.state == "gate":  # and not stopped by one before it
                     self.admit(follower)
         if held:
-            if freed or nested:
+            if freed or ticket.parent is not None:
                 give_back(ticket.limits)
             else:
                 self._hand_over(ticket.limits)
@@ -211,6 +212,22 @@ class Admission:
         if ticket.state == "running":
             ticket.state = "paused"
             give_back(ticket.limits)
+
+    def step_back(self, ticket: Ticket) -> None:
+        """Release the slots of a call that may start here, and must wait for a call of another process first.
+
+        It keeps its place in the order. `admit` lets it continue.
+        """
+        ticket.state = "elsewhere"
+        self.running.discard(ticket)
+        for follower in self.gate.step_back(ticket):
+            if follower.state == "gate":
+                self.admit(follower)
+        give_back(ticket.limits)
+
+    def needs(self, ticket: Ticket) -> tuple[Collection[Ticket], bool]:
+        """What must end before a ticket can, and whether all of that must or any one."""
+        return self._runtime.needs(ticket)
 
     def rejoin(self, ticket: Ticket) -> None:
         """Take the slots again, now or when they are free; the ticket is notified by `rejoined`."""
@@ -398,15 +415,13 @@ class Gate:
             if parent.children is not None:
                 parent.children.pop(ticket, None)
         self.forget(ticket)
-        freed: list[Ticket] = []
-        for follower in ticket.followers or ():
-            if follower.blockers is not None:
-                follower.blockers.discard(ticket)
-                if not follower.blockers:
-                    follower.blockers = None
-                    freed.append(follower)
-        ticket.followers = ticket.blockers = None
-        return freed
+        ticket.blockers = None
+        return _without(ticket)
+
+    def step_back(self, ticket: Ticket) -> list[Ticket]:
+        """A ticket runs no longer, and is not over; return those that waited at the gate for it and nothing else."""
+        self.nested.discard(ticket)
+        return _without(ticket)
 
     def forget(self, ticket: Ticket) -> None:
         """A ticket waits here no longer."""
@@ -442,6 +457,19 @@ class Gate:
         self.forget(ticket)
         ticket.refuse_deadlock(others)
         offer(reserved)
+
+
+def _without(ticket: Ticket) -> list[Ticket]:
+    """Let nobody wait at the gate for a ticket; return those that waited for nothing else."""
+    freed: list[Ticket] = []
+    for follower in ticket.followers or ():
+        if follower.blockers is not None:
+            follower.blockers.discard(ticket)
+            if not follower.blockers:
+                follower.blockers = None
+                freed.append(follower)
+    ticket.followers = None
+    return freed
 
 
 def ids_of(tickets: Iterable[Claimant]) -> tuple[str, ...]:

@@ -39,15 +39,11 @@ class Archives:
         self._open = sessions
         self._turns = turns
 
-    async def list_sessions(
-        self, only: str | None = None, *, after: str = "", limit: int | None = None
-    ) -> list[SessionInfo]:
-        """Every session that has records, calls or turns in the store, by id; only the one of an id; or the next ones
-        after an id."""
-        archives = self._shared.stores().archives
+    async def list_sessions(self, only: str | None = None) -> list[SessionInfo]:
+        """Every session that has records, calls or turns in the store, by id; or only the one of an id."""
+        found = await self._shared.stores().archives.list_sessions(only)
         if self._turns is None:
-            return await archives.list_sessions(only, after=after, limit=limit)
-        found = await archives.list_sessions(only)
+            return found
         counts = self._turns.counts()
         told = {info.id: info for info in found}
         for id, (turns, unfinished) in counts.items():
@@ -55,7 +51,7 @@ class Archives:
                 continue
             info = told.get(id) or SessionInfo(id, 0, 0, {})
             told[id] = structs.replace(info, turns=turns, unfinished_turns=unfinished)
-        return [told[id] for id in sorted(told) if id > after][:limit]
+        return [told[id] for id in sorted(told)]
 
     async def export(self, session_id: str, path: str | Path, replace: bool) -> Exported:
         """Write a session into an archive."""

@@ -128,6 +128,8 @@ _failure = unpacker(Failure)
 
 
 _of_intent = operator.attrgetter(*OF_INTENT)
+_session_of = operator.itemgetter(0)
+_claims_of = operator.itemgetter(INTENT_COLUMNS.index("claims"))
 Bundled = tuple[Row, Bundle]
 """An intent and its bundle."""
 
@@ -184,8 +186,8 @@ class SqlJournalStore:
         # The calls of one batch have one authority.
         authority = intents[0].authority if intents else None
         traced = [(*intent.key, intent.trace) for intent in intents if intent.trace is not None]
-        sessions = () if of_run else {intent.key.session for intent in intents}
-        are_parallel = all(intent.claims is None for intent in intents)
+        sessions = () if of_run else set(map(_session_of, rows))
+        are_parallel = not any(map(_claims_of, rows))
         bundle, over = (
             Bundle.of(rows, authority) if rerun and not of_run and self._whole is None else None,
             [] if of_run else self._bundles.over(),
