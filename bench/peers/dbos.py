@@ -1,4 +1,4 @@
-"""Probe: DBOS on SQLite, as it comes: one workflow that gathers a step for each call."""
+"""Probe: DBOS on SQLite or PostgreSQL, as it comes: one workflow that gathers a step for each call."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,10 +25,13 @@ def dbos() -> Subject[Sequence[Request], list[Any]]:
 
 
 def main() -> None:
-    """Measure it on a file of its own, and print the pairing."""
-    effort = effort_of(probe_parser(__doc__).parse_args())
+    """Measure it on a file of its own, or in the database it is given, and print the pairing."""
+    parser = probe_parser(__doc__)
+    parser.add_argument("--url", help="a database of PostgreSQL")
+    chosen = parser.parse_args()
+    effort = effort_of(chosen)
     with new_file() as file:
-        url = f"sqlite:///{file}"
+        url = chosen.url or f"sqlite:///{file}"
         DBOS(config={"name": "bench", "system_database_url": url, "log_level": "ERROR", "enable_otlp": False})
         subject = dbos()
         DBOS.launch()
@@ -36,7 +39,7 @@ def main() -> None:
             pairing = asyncio.run(pair(bare_gather(DURABLE_SIZE), subject, effort))
         finally:
             DBOS.destroy()
-    emit({"SQLite as it comes": pairing.to_json()})
+    emit({f"{'PostgreSQL' if chosen.url else 'SQLite'} as it comes": pairing.to_json()})
 
 
 if __name__ == "__main__":

@@ -18,6 +18,10 @@ from bench.sections import (
     mcp_server,
     peers,
     postgres,
+    postgres_history,
+    postgres_peers,
+    postgres_processes,
+    postgres_writers,
     recovery,
     redaction,
     replay,
@@ -46,6 +50,10 @@ SECTIONS: dict[str, Section] = {
     "steps": steps.section,
     "writers": writers.section,
     "postgres": postgres.section,
+    "postgres-peers": postgres_peers.section,
+    "postgres-writers": postgres_writers.section,
+    "postgres-processes": postgres_processes.section,
+    "postgres-history": postgres_history.section,
     "replay": replay.section,
     "recovery": recovery.section,
     "waiting": waiting.section,
@@ -64,5 +72,5 @@ SECTIONS: dict[str, Section] = {
     "event-streams": event_streams.section,
 }
 
-PEER_SECTIONS = ("peers", "durable-peers", "turn-peers", "adapters")
+PEER_SECTIONS = ("peers", "durable-peers", "postgres-peers", "turn-peers", "adapters")
 """Those that install other libraries."""

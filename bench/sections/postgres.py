@@ -1,7 +1,4 @@
-"""What a call costs on PostgreSQL, beside the same calls on a SQLite file; one process, loopback, both with full syncs.
-
-The server is that of the wheel which the tests use, with the syncs that a server has by default.
-"""
+"""What a call costs on PostgreSQL, beside the same calls on a SQLite file; one process, loopback, full syncs."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -13,6 +10,7 @@ from bench.probe import ProbeError, effort_of, emit, probe_parser, run_probe
 from bench.report import Line, Report, Target
 from bench.sections.batch import line_name
 from bench.sections.durable import Variant, tools_of
+from bench.servers import postgres_server
 
 SIZES = (1, 100)
 LIMIT = {100: 2.0}
@@ -43,10 +41,9 @@ def ratio_lines(found: Mapping[str, list[dict[str, Any]]]) -> Iterator[Line]:
 async def measure(effort: Effort) -> dict[str, list[dict[str, Any]]]:
     """One pairing for each variant and size: a file, and a schema."""
     from bench.contestant import open_contestant
-    from tests.postgres_server import PostgresServer
 
     found: dict[str, list[dict[str, Any]]] = {}
-    with PostgresServer(fsync="on", full_page_writes="on", shared_buffers="128MB", autovacuum="on") as server:
+    with postgres_server() as server:
         for variant in VARIANTS:
             pairings = found.setdefault(variant.name, [])
             for size in SIZES:

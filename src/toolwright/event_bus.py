@@ -10,6 +10,9 @@ from weakref import WeakValueDictionary
 from toolwright.argument_checks import require_count
 from toolwright.events import AnyEvent, EventsDropped
 
+Push = Callable[[AnyEvent], None]
+"""Takes an event, at once."""
+
 
 class Subscription:
     """A bounded queue of events: iterate over it, close it when done.
@@ -127,34 +130,40 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 
 
 class Channel:
-    """The event channel of one session. A publisher looks at `pushes` first: if it is empty, there are no
-    subscribers."""
+    """The event channel of one session. `push` gives an event to every subscriber; it is None while there are none, so
+    that a publisher need not make the event."""
 
-    __slots__ = ("__weakref__", "_taps", "pushes", "session")
+    __slots__ = ("__weakref__", "_pushes", "_taps", "push", "session")
 
     def __init__(self, session: str) -> None:
         self.session = session
-        self._taps: tuple[Callable[[AnyEvent], None], ...] = ()
-        self.pushes: tuple[Callable[[AnyEvent], None], ...] = ()
+        self._taps: tuple[Push, ...] = ()
+        self._pushes: tuple[Push, ...] = ()
+        self.push: Push | None = None
 
     def publish(self, event: AnyEvent) -> None:
         """Queue an event for every subscriber. Never waits."""
-        for push in self.pushes:
+        for push in self._pushes:
             push(event)
 
-    def tap(self, push: Callable[[AnyEvent], None]) -> None:
+    def tap(self, push: Push) -> None:
         """Give every event to a function too, until `untap`."""
         self._taps += (push,)
-        self.pushes += (push,)
+        self._give_to((*self._pushes, push))
 
-    def untap(self, push: Callable[[AnyEvent], None]) -> None:
+    def untap(self, push: Push) -> None:
         """Give the function no more events."""
         self._taps = tuple(each for each in self._taps if each is not push)
-        self.pushes = tuple(each for each in self.pushes if each is not push)
+        self._give_to(tuple(each for each in self._pushes if each is not push))
 
-    def connect(self, pushes: tuple[Callable[[AnyEvent], None], ...]) -> None:
+    def connect(self, pushes: tuple[Push, ...]) -> None:
         """Give every event to these subscribers from now on."""
-        self.pushes = pushes + self._taps
+        self._give_to(pushes + self._taps)
+
+    def _give_to(self, pushes: tuple[Push, ...]) -> None:
+        self._pushes = pushes
+        # Nearly always there is one: it is called as it is, twice for each call.
+        self.push = pushes[0] if len(pushes) == 1 else self.publish if pushes else None
 
 
 class EventHub:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +67,18 @@ async def test_the_dashboard_shows_metrics_that_exist(tmp_path):
 def names_of(family: Any) -> set[str]:
     ends = {"counter": ["_total"], "summary": ["_sum", "_count"]}
     return {family.name + end for end in ends.get(family.type, [""])}
+
+
+@pytest.mark.promise("HTTP-05")
+async def test_a_server_answers_probes_that_name_its_pod_by_the_address():
+    (container,) = DEPLOYMENTS["agent-server"]["template"]["spec"]["containers"]
+    words, address = container["args"], "10.1.2.3"
+    assert {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}} in container["env"]
+    names = [name for word, name in pairwise(words) if word == "--allowed-host"]
+    hosts = [name.replace("$(POD_IP)", address) for name in names]
+    async with opened(hosts=hosts) as client:
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            path = container[probe]["httpGet"]["path"]
+            headers = {"Host": f"{address}:{container['ports'][0]['containerPort']}"}
+            assert (await client.http.get(path, headers=headers)).status_code == 200, probe
+            assert (await client.http.get(path, headers={"Host": "10.9.9.9:8700"})).status_code == 403

@@ -115,8 +115,8 @@ class Batch(Struct, eq=False):
     def _prepare(
         self, given: Iterable[ToolCall | Mapping[str, Any]], snapshot: Snapshot, nested_source: CallSource
     ) -> None:
-        env, parent, most = self.env, self.parent, self.policy.max_argument_bytes
-        unchecked, started_by = min(most, jsonx.SHALLOW), self.started_by
+        env, parent, started_by = self.env, self.parent, self.started_by
+        most, unchecked = self.policy.max_argument_bytes, self.context.unchecked_argument_bytes
         calls, names = self._calls, self._names
         raws: list[bytes] = []
         seen: set[str] = set()
@@ -163,7 +163,7 @@ class Batch(Struct, eq=False):
         if not calls:
             self._ended(self)
             return self
-        env, clock, id, scope = self.env, self.env.clock, self.id, self.scope
+        env, id, scope = self.env, self.id, self.scope
         if env.tracing is not None:  # before the journal, which keeps the traces of calls
             self._open_spans(env.tracing)
         try:
@@ -172,7 +172,7 @@ class Batch(Struct, eq=False):
             self._ended(self)
             raise
         queued = env.monotonic()
-        offset = clock.now() - queued
+        offset = env.clock.now() - queued
         session, recorder = env.session_id, self.context.recorder
         plain = env.redactor is None and not self._given_secret
         open_record = recorder.open_record
@@ -193,8 +193,7 @@ class Batch(Struct, eq=False):
             if scope:
                 record.scope = scope
             open_record(record)
-        if recorder.channel.pushes:
-            recorder.batch_started(id, scope, self._names, self.started_by)
+        recorder.batch_started(id, scope, self._names, self.started_by)
         self._names = []  # Nobody needs them any more, and the batch may wait for long with very many calls.
         if self.parent is not None:
             self.parent.nested = (*self.parent.nested, self)
@@ -224,7 +223,7 @@ class Batch(Struct, eq=False):
             if outcome.failure is not None and not self.policy.continue_on_failure and self.stop_reason is None:
                 self._failed_call = outcome.call_id
                 self.cancel(f"call {outcome.call_id!r} failed")
-        self._left -= 1
+        self._left = left = self._left - 1
         watchers = self._watchers
         if watchers is not None:
             if watchers.calls:
@@ -232,10 +231,10 @@ class Batch(Struct, eq=False):
             if watchers.changes or watchers.quiets:
                 watchers.tell_change()
         if self.parent is not None:
-            if self._left == 0:
+            if not left:
                 self.parent.nested = tuple([each for each in self.parent.nested if each is not self])
             self.parent.owner.nested_changed()
-        if self._left == 0:
+        if not left:
             recorder.batch_finished(self.id, self.scope, self._outcomes, self._all_well)
             self._calls.clear()
             self._launch = None

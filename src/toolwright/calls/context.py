@@ -86,6 +86,7 @@ class BatchContext(Generic[CallT]):
         "policy",
         "recorder",
         "restrictions",
+        "unchecked_argument_bytes",
         "unchecked_bytes",
     )
 
@@ -126,6 +127,7 @@ class BatchContext(Generic[CallT]):
         self.hooked = bool(hooks.after or hooks.project)
         # A value of so few bytes is neither nested too deeply nor too long, and has not too many lines.
         self.unchecked_bytes = min(jsonx.SHALLOW, policy.plain_bytes, 2 * policy.max_lines)
+        self.unchecked_argument_bytes = min(jsonx.SHALLOW, policy.max_argument_bytes)
         self.recorder = Recorder(channel or env.channel, env.clock, call_log, policy.record_bytes)
 
     @property

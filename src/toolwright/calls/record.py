@@ -294,21 +294,14 @@ class Recorder:
     def batch_started(self, batch: str, scope: str, calls: Iterable[tuple[str, str]], parent: str | None) -> None:
         """Tell that the calls of a batch, by their ids and names, are on their way. Their records are open."""
         channel = self.channel
-        event = BatchStarted(channel.session, batch, self._clock.now(), tuple(calls), parent, scope)
-        for push in channel.pushes:
-            push(event)
-
-    def call_started(self, record: CallRecord) -> None:
-        """Tell that a call starts; a call that never runs starts when it ends."""
-        event = CallStarted(record)
-        for push in self.channel.pushes:
-            push(event)
+        if channel.push is not None:
+            channel.push(BatchStarted(channel.session, batch, self._clock.now(), tuple(calls), parent, scope))
 
     def call_concluded(self, record: CallRecord, outcome: ToolOutcome, finished: float, attempts: int) -> None:
         """A call has its outcome: close its record and tell about it."""
-        pushes = self.channel.pushes
-        if record.started is None and pushes:
-            self.call_started(record)
+        push = self.channel.push
+        if push is not None and record.started is None:
+            push(CallStarted(record))  # A call that never runs starts when it ends.
         record.finished = finished
         record.attempts = attempts
         record.outcome = outcome if len(outcome.payload) <= self._record_bytes else _trimmed(outcome)
@@ -317,24 +310,20 @@ class Recorder:
                 self._close(record)
             except Exception:  # a user's log at the edge of the pipeline: the outcome stands
                 _log_failed(record)
-        if pushes:
-            event = CallFinished(record)
-            for push in pushes:
-                push(event)
+        if push is not None:
+            push(CallFinished(record))
 
     def batch_finished(self, batch: str, scope: str, outcomes: Sequence[ToolOutcome | None], all_well: bool) -> None:
         """Every call has its outcome; `all_well` when each is a success."""
         channel = self.channel
-        if not channel.pushes:
+        if channel.push is None:
             return
         statuses: dict[str, int] = {"success": len(outcomes)} if all_well else {}
         if not all_well:
             for outcome in outcomes:
                 if outcome is not None:
                     statuses[outcome.status] = statuses.get(outcome.status, 0) + 1
-        event = BatchFinished(channel.session, batch, self._clock.now(), statuses, scope)
-        for push in channel.pushes:
-            push(event)
+        channel.push(BatchFinished(channel.session, batch, self._clock.now(), statuses, scope))
 
 
 def _log_failed(record: CallRecord) -> None:

@@ -143,14 +143,17 @@ class Runtime:
         session.opened_by = self
         return session
 
-    async def sessions(self, only: str | None = None) -> list[SessionInfo]:
+    async def sessions(
+        self, only: str | None = None, *, after: str = "", limit: int | None = None
+    ) -> list[SessionInfo]:
         """Every session that has records, calls or turns in the store, by id; in memory calls are not counted.
 
-        With `only`, the one of this id, if there is one.
+        With `only`, the one of this id, if there is one. With a `limit`, at most so many, those after the id `after`: a
+        page costs no more when there are many sessions.
         """
         if only is not None:
             require_session_id(only)
-        return await self._open_parts().archives.list_sessions(only)
+        return await self._open_parts().archives.list_sessions(only, after=after, limit=limit)
 
     async def export_session(self, session_id: str, path: str | Path, *, replace: bool = False) -> Exported:
         """Write the contents of a session into one archive, as they are at one moment; secrets stay sealed in it.

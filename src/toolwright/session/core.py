@@ -376,7 +376,7 @@ class SessionCore:
         environment.admission = Admission(self.shared.running)
         environment.save_event = run.save_event
         environment.channel = Channel(self.id)
-        environment.channel.pushes = (self.environment.channel.publish, run.push)
+        environment.channel.connect((self.environment.channel.publish, run.push))
         self._environments.append(environment)
         # Only subscribers get the events of its batch; the run itself takes the reports of its calls, and not their
         # beginning.

@@ -74,9 +74,9 @@ def counted(patch: pytest.MonkeyPatch, owner: type, name: str) -> list[None]:
     made: list[None] = []
     real = getattr(owner, name)
 
-    def count(self: object) -> object:
+    def count(self: object, **options: object) -> object:
         made.append(None)
-        return real(self)
+        return real(self, **options)
 
     patch.setattr(owner, name, count)
     return made

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from asyncio import _enter_task, _leave_task
 from collections import deque
 from collections.abc import Awaitable, Coroutine, Generator
 from contextvars import Context
@@ -148,10 +149,8 @@ class CallTicket(Ticket, Struct, eq=False):
         call, lane = self.call, self.lane
         record = call.record
         call.started = record.started = lane.env.monotonic()
-        if lane.channel.pushes:
-            event = CallStarted(record)
-            for push in lane.channel.pushes:
-                push(event)
+        if lane.channel.push is not None:
+            lane.channel.push(CallStarted(record))
         lane.ready.append(call)
         if not lane.busy:
             lane.take_soon()
@@ -195,7 +194,7 @@ class Lane(Struct):
         loop = env.loop
         caller = asyncio.current_task(loop)
         if caller is not None:
-            asyncio._leave_task(loop, caller)
+            _leave_task(loop, caller)
         # Batches that follow each other within one tick of the loop are lent the same task.
         loan: Loan | None = env.loan
         task: LentTask | None = None
@@ -204,10 +203,10 @@ class Lane(Struct):
         env.loan = None
         if loan is not None:
             task, runner = loan.task, loan.runner
-            asyncio._enter_task(loop, task)
+            _enter_task(loop, task)
             references, weak_references = loan.references, loan.weak_references
             if task.touched or getrefcount(task) != references or getweakrefcount(task) != weak_references:
-                asyncio._leave_task(loop, task)
+                _leave_task(loop, task)
                 loan = task = None
         try:
             for _ in range(MOST_FIRST_STEPS):
@@ -217,7 +216,7 @@ class Lane(Struct):
                 if task is None:
                     loan = Loan(env, context)
                     task = loan.task
-                    asyncio._enter_task(loop, task)
+                    _enter_task(loop, task)
                     references = loan.references = getrefcount(task)
                     weak_references = loan.weak_references = getweakrefcount(task)
                 if runner is None:
@@ -243,16 +242,16 @@ class Lane(Struct):
                 if rest is not None:
                     assert loan is not None
                     loan.use_for(call, rest, context)
-                asyncio._leave_task(loop, task)
+                _leave_task(loop, task)
                 loan = task = None
         finally:
             if task is not None:
-                asyncio._leave_task(loop, task)
+                _leave_task(loop, task)
                 assert loan is not None
                 loan.runner = runner
                 env.loan = loan
             if caller is not None:
-                asyncio._enter_task(loop, caller)
+                _enter_task(loop, caller)
             if ready:
                 loop.call_soon(self.take_first_steps)
             else:
@@ -311,11 +310,9 @@ def run_calls() -> Runner:
             if call.in_task:
                 _attempt_ended(call)
                 yield from _finish(call, result)
-            elif (
-                type(result) is ConnectionRequired
-                or (type(result) is Failure and result.retry)
-                or (outcome := settle(call, result)) is None
-            ):
+            elif (type(result) in NOT_THE_LAST and (type(result) is ConnectionRequired or result.retry)) or (
+                outcome := settle(call, result)
+            ) is None:
                 call.phase = STARTED
                 yield IN_TASK
                 yield from _finish(call, result)

@@ -55,11 +55,12 @@ _encode_unchecked = jsonx.encode_unchecked
 def settle(call: ActiveCall, result: Any) -> ToolOutcome | None:
     """The outcome of what a tool gave where that needs no check, no cut and no hook; else None."""
     kind, payload, special = type(result), None, False
-    if kind is dict or kind is list:
-        if kind is list or not is_flat(result):
-            payload = encode_small(result)
-            if payload is None and not is_small(result):
-                return None  # to be encoded off the loop
+    if kind is dict and is_flat(result):
+        pass  # as most results are
+    elif kind is dict or kind is list:
+        payload = encode_small(result)
+        if payload is None and not is_small(result):
+            return None  # to be encoded off the loop
     elif kind is str:
         if len(result) > call.owner.policy.plain_bytes:
             return None
@@ -84,7 +85,7 @@ def settle(call: ActiveCall, result: Any) -> ToolOutcome | None:
         except BaseException as error:  # a value may have code of its own for its JSON form
             result = unserialisable(result, error)
         else:
-            checked = tool.check_output is not None and kind is not tool.output_type
+            checked = kind is not tool.output_type and tool.check_output is not None
             # An image, perhaps, goes beside the value; the text of a decision may be longer than the value.
             if (size >= SHORTEST and MARK in payload) or (checked and call.decision is not None):
                 return _settle_outcome(call, result, _outcome(call, result))

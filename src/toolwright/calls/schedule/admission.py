@@ -153,17 +153,19 @@ class Admission:
         """Free the claims and slots of a ticket, and start whatever waited for them."""
         if ticket.done:
             return
-        held = ticket.state == "running"
+        held, index, nested = ticket.state == "running", ticket.index, ticket.parent is not None
         ticket.state = "done"
         self.running.discard(ticket)
-        index = ticket.index
+        freed: list[Any] | None = None
         if ticket.claims is PARALLEL and not index.exclusive:
             ticket.done = True
             del index.shared[ticket]
-            freed: list[Any] | None = None
+            if held and not nested and not self._at_gate:
+                self._hand_over(ticket.limits)
+                return
         else:
             freed = index.remove(ticket)
-        if ticket.parent is not None or self._at_gate:
+        if nested or self._at_gate:
             freed = [*(freed or ()), *self.gate.remove(ticket)]
         if freed:
             # Before the slots: tickets that are released may be older than those that wait for one.
@@ -173,7 +175,7 @@ class Admission:
                 if follower.state == "blocked" or follower.state == "gate":  # and not stopped by one before it
                     self.admit(follower)
         if held:
-            if freed or ticket.parent is not None:
+            if freed or nested:
                 give_back(ticket.limits)
             else:
                 self._hand_over(ticket.limits)

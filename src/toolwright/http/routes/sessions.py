@@ -41,10 +41,15 @@ class NewMessage(Struct, frozen=True, forbid_unknown_fields=True):
 
 async def list_sessions(request: ServiceRequest[None, PageQuery]) -> dict[str, Any]:
     """The sessions that have records, by id."""
-    place = read_cursor(request.query.cursor, tuple[str])
-    after = "" if place is None else place[0]
-    found = [one for one in await _known(request.runtime) if one.id > after and request.sees(one.id)]
-    return page_from(found, request.query.limit, lambda one: (one.id,))
+    place, limit = read_cursor(request.query.cursor, tuple[str]), request.query.limit
+    after, found = "" if place is None else place[0], list[SessionInfo]()
+    while len(found) <= limit:
+        page = await _known(request.runtime, after=after, limit=limit + 1)
+        found += [one for one in page if request.sees(one.id)]
+        if len(page) <= limit:
+            break
+        after = page[-1].id
+    return page_from(found, limit, lambda one: (one.id,))
 
 
 async def make_session(request: ServiceRequest[NewSession]) -> JsonAnswer:
@@ -107,17 +112,19 @@ async def _find(runtime: Runtime, id: str) -> SessionInfo | None:
     return next(iter(await _known(runtime, id)), None)
 
 
-async def _known(runtime: Runtime, only: str | None = None) -> list[SessionInfo]:
+async def _known(
+    runtime: Runtime, only: str | None = None, *, after: str = "", limit: int | None = None
+) -> list[SessionInfo]:
     """The sessions by id. In memory, those whose calls the log still has are among them."""
-    found = await runtime.sessions(only)
     history = history_of(runtime)
     if not isinstance(history, MemoryCallHistory):
-        return found
+        return await runtime.sessions(only, after=after, limit=limit)
+    found = await runtime.sessions(only)
     known = {one.id: one for one in found}
     for id, (calls, unfinished) in history.sessions(only).items():
         info = known.get(id) or SessionInfo(id, 0, 0, {})
         known[id] = replace(info, calls=calls, unfinished=info.unfinished + unfinished)
-    return [known[id] for id in sorted(known)]
+    return [known[id] for id in sorted(known) if id > after][:limit]
 
 
 def _no_session(id: str) -> Problem:

@@ -39,11 +39,15 @@ class Archives:
         self._open = sessions
         self._turns = turns
 
-    async def list_sessions(self, only: str | None = None) -> list[SessionInfo]:
-        """Every session that has records, calls or turns in the store, by id; or only the one of an id."""
-        found = await self._shared.stores().archives.list_sessions(only)
+    async def list_sessions(
+        self, only: str | None = None, *, after: str = "", limit: int | None = None
+    ) -> list[SessionInfo]:
+        """Every session that has records, calls or turns in the store, by id; only the one of an id; or the next ones
+        after an id."""
+        archives = self._shared.stores().archives
         if self._turns is None:
-            return found
+            return await archives.list_sessions(only, after=after, limit=limit)
+        found = await archives.list_sessions(only)
         counts = self._turns.counts()
         told = {info.id: info for info in found}
         for id, (turns, unfinished) in counts.items():
@@ -51,7 +55,7 @@ class Archives:
                 continue
             info = told.get(id) or SessionInfo(id, 0, 0, {})
             told[id] = structs.replace(info, turns=turns, unfinished_turns=unfinished)
-        return [told[id] for id in sorted(told)]
+        return [told[id] for id in sorted(told) if id > after][:limit]
 
     async def export(self, session_id: str, path: str | Path, replace: bool) -> Exported:
         """Write a session into an archive."""

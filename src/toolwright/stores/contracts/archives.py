@@ -207,9 +207,13 @@ class ArchiveStore(Protocol):
         """
         ...
 
-    async def list_sessions(self, only: str | None = None) -> list[SessionInfo]:
-        """Every session that has calls, turns or other records, by id; or `only` the one of this id, if there is one,
-        which costs no more when there are many."""
+    async def list_sessions(
+        self, only: str | None = None, *, after: str = "", limit: int | None = None
+    ) -> list[SessionInfo]:
+        """Every session that has calls, turns or other records, by id; or `only` the one of this id, if there is one.
+
+        With a `limit`, the next ones after an id. That, and `only` one, cost no more when there are many.
+        """
         ...
 
     async def find_sessions(self, text: str) -> list[SessionName]:

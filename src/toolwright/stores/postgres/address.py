@@ -113,8 +113,11 @@ class Address:
         digest = hashlib.sha256(f"toolwright\0{self.schema}\0{name}".encode()).digest()
         return int.from_bytes(digest[:8], "big", signed=True)
 
-    def connect(self) -> PostgresConnection:
+    def connect(self, *, plan_for_values: bool = False) -> PostgresConnection:
         """A new connection, whose names are those of the schema.
+
+        With `plan_for_values`, a statement is planned for the values it is run with: for lists, whose filters may
+        match a few rows or most.
 
         Raises:
             StoreUnavailable: the server cannot be reached, or takes no connections now.
@@ -138,6 +141,8 @@ class Address:
                 )
             self._require_session(raw)
             settings = {**_SETTINGS, **(_SINCE_17 if version >= 170_000 else {}), "search_path": self.schema}
+            if plan_for_values:
+                settings["plan_cache_mode"] = "force_custom_plan"
             assignments = [
                 sql.SQL("SET {} = {}").format(sql.Identifier(name), sql.Literal(value))
                 if name != "search_path"

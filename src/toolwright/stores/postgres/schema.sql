@@ -26,13 +26,15 @@ CREATE TABLE calls (
     authority   bytea,
     claims      text COLLATE "C",
     PRIMARY KEY (session, scope, call_id)
-);
+) WITH (fillfactor = 70);  -- room beside a call for its start, which then changes no index
 
 -- Recovery looks at what is unfinished, and at nothing else; a batch that begins at what others have in its session.
 CREATE INDEX unfinished_calls ON calls (session, owner) WHERE outcome IS NULL;
 
--- Lists of calls show the newest first.
+-- Lists of calls show the newest first: of all, of a session, or of those that did not succeed.
 CREATE INDEX calls_by_arrival ON calls (rowid);
+CREATE INDEX calls_of_session ON calls (session, rowid);
+CREATE INDEX calls_by_status ON calls (status, rowid) WHERE status <> 'success';
 
 -- The calls of a batch, whose id is "batch_" and a hash: its beginning finds them, and keeps the index small.
 CREATE INDEX calls_of_batch ON calls (substr(batch, 7, 8));
@@ -319,6 +321,11 @@ CREATE INDEX processes_of_parent ON processes (parent) WHERE parent IS NOT NULL;
 CREATE INDEX unfinished_of_schedule ON processes (schedule, created_at)
     WHERE schedule IS NOT NULL AND state IN ('held', 'queued', 'running', 'waiting');
 CREATE INDEX changed_processes ON processes (changed);
+
+-- The lists of all runs, and of those that are not finished.
+CREATE INDEX processes_by_time ON processes (created_at, rowid);
+CREATE INDEX pending_processes ON processes (created_at, rowid)
+    WHERE state IN ('held', 'queued', 'running', 'waiting');
 
 -- The events of runs. An event with a key is appended once.
 CREATE TABLE process_events (

@@ -66,7 +66,7 @@ class PostgresStore:
         self._listener = Listener(address, self.owner, self.life.hurry)
         self.life.seen = self._listener.seen
         self.life.is_told = self._listener.is_told
-        reader = functools.partial(Writer, address, self.owner, sync, at_once=False)
+        reader = functools.partial(Writer, address, self.owner, sync, reader=True)
         self._changes = changes = Changes(self._writer, self.owner, reader, clock, lease_time)
         self.services = SqlServiceStores(
             changes, self.life, self.owner, self._snapshot, read_settled=self._writer.read_settled

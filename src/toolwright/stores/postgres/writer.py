@@ -44,11 +44,11 @@ _REPEATED = (errors.DeadlockDetected, errors.SerializationFailure, errors.QueryC
 class Writer:
     """`JobQueue` on one connection, which is opened again when it is lost.
 
-    It is opened with the first job where that is not to happen `at_once`.
+    That of a `reader`, which only reads, is opened with the first job, and plans each list for its values.
     """
 
     def __init__(
-        self, address: Address, owner: str, sync: Sync, seam: CommitSeam | None = None, *, at_once: bool = True
+        self, address: Address, owner: str, sync: Sync, seam: CommitSeam | None = None, *, reader: bool = False
     ) -> None:
         self._address = address
         self._owner = owner
@@ -62,7 +62,8 @@ class Writer:
         self._alone = f"SELECT pg_advisory_xact_lock({key})"
         self._shared = f"SELECT pg_advisory_xact_lock_shared({key})"
         self._channel = channel_of(address)
-        self._connection: PostgresConnection | None = address.connect() if at_once else None
+        self._connection: PostgresConnection | None = None if reader else address.connect()
+        self._reader = reader
         commit = self._carry_out if seam is None else seam.around(self._carry_out)
         self._jobs = JobThread(address.shown, commit, self._close)
 
@@ -227,7 +228,7 @@ class Writer:
         """
         while self._connection is None:
             try:
-                self._connection = self._address.connect()
+                self._connection = self._address.connect(plan_for_values=self._reader)
             except StoreUnavailable:
                 if not patience.wait():
                     raise

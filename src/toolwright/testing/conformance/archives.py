@@ -156,6 +156,10 @@ async def sessions_are_listed_with_their_counts(database: Database) -> None:
     first, second = await services.archives.list_sessions()
     assert await services.archives.list_sessions(second.id) == [second]
     assert await services.archives.list_sessions("nobody's") == []
+    assert await services.archives.list_sessions(limit=1) == [first]
+    assert await services.archives.list_sessions(limit=2) == [first, second]
+    assert await services.archives.list_sessions(after=first.id, limit=5) == [second]
+    assert await services.archives.list_sessions(after=second.id, limit=5) == []
     assert await services.archives.find_sessions("S") == [("s1", "A title"), ("s2", None)]
     assert await services.archives.find_sessions("TITLE") == [("s1", "A title")]
     assert await services.archives.find_sessions("2") == [("s2", None)]

@@ -52,7 +52,7 @@ class SqlCallHistory:
                 terms.append(f"{name} = ?" if name != "batch" else _OF_BATCH)
                 values += [value] if name != "batch" else [value, value]
         if filters.status is not None:
-            terms.append("status IS NULL" if unfinished else "status = ?")
+            terms.append("outcome IS NULL" if unfinished else "status = ?")
             values += [] if unfinished else [filters.status]
         if filters.text is not None:
             terms.append(_HAS_TEXT)

@@ -44,6 +44,23 @@ _ORDER = {
 }
 
 
+_LISTED = ("connections", "schedules", "calls", "bundles", "processes", "turns")
+
+
+def _beyond(place: str) -> str:
+    """The smallest id of a session in each table that is beyond a place."""
+    tables = ("usage WHERE entries > 0 AND", *(f"{name} WHERE" for name in _LISTED))
+    return " UNION ALL ".join(f"SELECT min(session) AS session FROM {table} session > {place}" for table in tables)
+
+
+# From one session to the next one: to read the calls of all sessions for their ids would take long.
+_PAGE = (
+    f"WITH RECURSIVE page(session) AS (SELECT min(session) FROM ({_beyond('?1')}) AS first UNION ALL"
+    f" SELECT (SELECT min(session) FROM ({_beyond('page.session')}) AS later) FROM page WHERE session IS NOT NULL)"
+    " SELECT session FROM page WHERE session IS NOT NULL LIMIT ?2"
+)
+
+
 class Snapshot(Protocol):
     """Runs a job on a connection of its own, which sees one moment of the store: a long export blocks no other work."""
 
@@ -83,11 +100,18 @@ class SqlArchiveStore:
 
         return await self._changes.change(None, work)
 
-    async def list_sessions(self, only: str | None = None) -> list[SessionInfo]:
-        # Written out for one session, so that an index finds it.
-        one, also, values = ("WHERE session = ?", "AND session = ?", (only,)) if only is not None else ("", "", ())
-
+    async def list_sessions(
+        self, only: str | None = None, *, after: str = "", limit: int | None = None
+    ) -> list[SessionInfo]:
         def work(connection: Connection) -> list[SessionInfo]:
+            one, also, values = "", "", tuple[str, ...]()
+            if only is not None or limit is not None:
+                page = [only] if only is not None else _page(connection, after, limit or 0)
+                if not page:
+                    return []
+                # Written out, so that an index finds them, also through a view.
+                also = f"AND session IN ({', '.join('?' * len(page))})"
+                one, values = f"WHERE{also.removeprefix('AND')}", tuple(page)
             found: dict[str, dict[str, Usage]] = {}
             for session, service, entries, size in connection.execute(
                 f"SELECT session, service, entries, bytes FROM usage WHERE entries > 0 {also}"
@@ -156,6 +180,11 @@ class SqlArchiveStore:
             return there
 
         return await self._changes.change(None, work)
+
+
+def _page(connection: Connection, after: str, limit: int) -> list[str]:
+    """The ids of the next sessions after one, in order."""
+    return [session for (session,) in connection.execute(_PAGE, (after, limit))]
 
 
 class _Rows:
