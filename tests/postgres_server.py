@@ -6,6 +6,7 @@ database; each test takes a schema of its own.
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import itertools
 import os
@@ -74,6 +75,7 @@ class PostgresServer:
         self._settings = SETTINGS | settings
         self._schemas: list[str] = []
         self._names = itertools.count()
+        self._database = "postgres"
         self.port = 0
         self.pid = 0
 
@@ -146,7 +148,14 @@ class PostgresServer:
     @property
     def url(self) -> str:
         """The URL of its database."""
-        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{self._database}"
+
+    def database(self, name: str) -> PostgresServer:
+        """The same server with another database, whose schemas get the same names."""
+        self.execute(f"CREATE DATABASE {name}")
+        other = copy.copy(self)
+        other._database, other._schemas, other._names = name, [], itertools.count()
+        return other
 
     def execute(self, statement: str) -> list[tuple[object, ...]]:
         """Run a statement as the owner of the server."""

@@ -14,6 +14,7 @@ from bench.peers import Peer
 from bench.peers.install import ENVIRONMENTS, InstallError, environment_python
 from tests.peers.browser import AXE, chromium_program
 from tests.peers.npm import node, npm_package
+from tests.peers.pgbouncer import pgbouncer_program
 
 LLAMA = Peer("llama", "llama.cpp's server", ("xllamacpp==2026.10.11549", "gguf==0.19.0", "numpy==2.4.6"))
 AIMOCK = "1.43.0"
@@ -125,6 +126,7 @@ PEERS: tuple[tuple[str, Callable[[], object]], ...] = (
     ("MCP clients of the first version", old_client_python),
     ("Chromium", chromium_program),
     ("axe", partial(npm_package, "axe-core", AXE)),
+    ("PgBouncer", pgbouncer_program),
 )
 
 

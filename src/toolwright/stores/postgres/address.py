@@ -19,7 +19,7 @@ from psycopg import sql
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.scheme import SECRET_OPTIONS, without_password
 from toolwright.stores.postgres.connection import PostgresConnection
-from toolwright.stores.postgres.faults import cannot_open
+from toolwright.stores.postgres.faults import POOLER, cannot_open
 
 SCHEMA = "toolwright"
 """The schema of a store whose URL names none."""
@@ -172,11 +172,7 @@ class Address:
             for _ in range(POOL_CHECKS):
                 before, theirs = _session(raw), _session(other)  # within a transaction, which stays open meanwhile
                 if before == theirs or _session(raw) != before:
-                    raise StoreError(
-                        f"The store {self.shown!r} cannot be opened: a pooler stands before the server, and changes "
-                        "the session with each transaction; let it keep one for each client (PgBouncer: "
-                        "pool_mode = session), or connect to the server"
-                    )
+                    raise StoreError(f"The store {self.shown!r} cannot be opened: {POOLER}")
                 other.rollback()
         self._pooled = True
 

@@ -17,6 +17,10 @@ _NO_DATABASE = "there is no such database; create it, or check the name"
 _LIMIT = "no connection is left ({}); raise the limit (max_connections, or CONNECTION LIMIT), or use fewer processes"
 _WAIT = "the server starts, recovers or ends just now ({}); wait"
 _WRONG_SERVER = "what answers there is not PostgreSQL, or not the TLS that was asked for ({}); check host and port"
+POOLER = (
+    "a pooler stands before the server, and changes the session with each transaction; let it keep one for each client "
+    "(PgBouncer: pool_mode = session), or connect to the server"
+)
 _REASONS: tuple[tuple[type[psycopg.Error], str], ...] = (
     (errors.TooManyConnections, _LIMIT),
     (errors.CannotConnectNow, _WAIT),
@@ -67,6 +71,7 @@ _REFUSING_WORDS: tuple[tuple[str, str], ...] = (
     ("bad value for connect_timeout", "{}; correct the URL"),
     ("conversion between", "the encoding of its database cannot be used ({}); create one with ENCODING 'UTF8'"),
     ("unrecognized configuration parameter", "{}; correct the options of the URL"),
+    ("transaction blocks not allowed in statement pooling mode", POOLER),
     ("unsupported startup parameter", "the pooler does not pass an option on ({}); leave that out of the URL"),
 )
 
