@@ -126,6 +126,18 @@ async def test_two_stores_in_one_postgres_database_share_nothing(case, postgres)
         await case.run(InPostgres(postgres), InPostgres(postgres))
 
 
+@pytest.fixture(scope="module")
+def second_database(postgres):
+    return postgres.database("second")
+
+
+@pytest.mark.promise("EFF-09", "EFF-19", "ENG-01")
+@pytest.mark.parametrize("case", NEIGHBOURS, ids=str)
+async def test_two_databases_of_one_postgres_server_share_nothing(case, postgres, second_database):
+    async with fail_after(60):
+        await case.run(InPostgres(postgres), InPostgres(second_database))
+
+
 @pytest.mark.promise("EFF-09", "EFF-12", "ENG-01")
 @pytest.mark.parametrize("seed", range(6))
 async def test_postgres_answers_as_its_model_does(seed, postgres):
