@@ -21,7 +21,8 @@ WIDE = Quota(1_000, 1_000_000)
 
 @pytest.fixture(scope="module")
 def server():
-    with PostgresServer(fsync="on", full_page_writes="on") as server:
+    # What was written without waiting for the disk stays in memory for as long as the tests take.
+    with PostgresServer(fsync="on", full_page_writes="on", wal_writer_delay="10s") as server:
         yield server
 
 
@@ -141,3 +142,64 @@ async def test_an_owner_is_dead_when_neither_its_lock_nor_its_row_is_there(serve
             pass  # the server sees the end of a connection after a moment
     await first.close()
     await second.close()
+
+
+@pytest.mark.promise("ENG-02", "EFF-11")
+async def test_what_a_crash_of_the_server_lost_of_a_living_process_is_written_again(server, monkeypatch):
+    monkeypatch.setattr(writers, "UNSAFE", 1e9)
+    ran, entered, leave = [], asyncio.Event(), asyncio.Event()
+
+    @tool(readonly=True)
+    async def look(number: int) -> int:
+        ran.append(number)
+        if number % 5 == 0:
+            entered.set()
+            await leave.wait()
+        return number
+
+    async with fail_after(120), Runtime.open(f"{server.url}?schema=living", tools=[look]) as runtime:
+        session, lost = runtime.session("s"), 0
+        await asyncio.to_thread(runtime._parts.storage.store.life.stop)  # which waits for the disk now and then
+        for crash in range(5):
+            if lost:
+                break
+            entered.clear()
+            leave.clear()
+            numbers = range(5 * crash, 5 * crash + 5)
+            calls = [ToolCall(id=str(number), name="look", arguments={"number": number}) for number in numbers]
+            going = asyncio.ensure_future(session.run_batch(calls))
+            await entered.wait()
+            await asyncio.to_thread(server.stop, signal.SIGKILL)
+            await asyncio.to_thread(server.start)
+            ((left,),) = server.execute("SELECT count(*) FROM living.calls")
+            lost = 5 * crash + 5 - left
+            leave.set()
+            assert [outcome.value for outcome in await going] == list(numbers)
+            again = await session.run_batch(calls)
+            assert [(outcome.value, outcome.replayed) for outcome in again] == [(n, True) for n in numbers]
+        assert lost, "The server lost nothing, though it was killed five times."
+        assert sorted(ran) == list(range(numbers.stop))
+
+
+@pytest.mark.promise("ENG-02", "HTTP-02")
+async def test_numbers_of_events_that_were_shown_are_not_given_again_after_a_crash_of_the_server(server):
+    url = f"{server.url}?schema=numbers"
+    writing, reading = await PostgresStore.open(url, sync="normal"), await PostgresStore.open(url)
+    async with fail_after(120):
+        last = (await reading.services.events.after(None, 1)).last
+        for crash in range(2):
+            keys = [call(f"{crash}-{number}") for number in range(40)]
+            for key in keys:
+                await writing.journal.begin([intent(key)])
+            shown = await reading.services.events.after(last, 100)
+            assert len(shown.events) == 40
+            await writing.journal.begin([intent(call(f"{crash}-lost"))])  # nobody has seen that
+            await asyncio.to_thread(server.stop, signal.SIGKILL)
+            await asyncio.to_thread(server.start)
+            assert (await reading.services.events.after(last, 100)).events == shown.events
+            assert await writing.journal.begin([intent(call(f"{crash}-next"))]) == [None]
+            later = await reading.services.events.after(shown.last, 100)
+            assert [event.data["calls"][0][0] for event in later.events] == [f"{crash}-lost", f"{crash}-next"]
+            last = later.last
+        await writing.close()
+        await reading.close()

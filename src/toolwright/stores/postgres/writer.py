@@ -5,7 +5,8 @@ takes an advisory lock of the store first, alone or, for jobs that are safe besi
 those, the ones that put calls into the order of a session take a lock of the session as well.
 
 A transaction whose connection was lost is repeated on a new one, unless it turns out that it was committed: each writes
-its number into the row of its owner.
+its number into the row of its owner. The same number shows which of the latest transactions that did not wait for the
+disk a crash of the server lost; they are written again.
 """
 
 from __future__ import annotations
@@ -34,7 +35,11 @@ PATIENCE = 30.0
 """Seconds that a server which is away is waited for."""
 PAUSE = 0.05
 """Seconds before the first new try to connect; each next one is twice as long, up to a second."""
+UNSAFE = 1.0
+"""Seconds after which a transaction waits for the disk of the server, if those before it did not."""
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+# A transaction that writes nothing that is stored. Its commit waits until all earlier ones are safe, too.
+_MAKE_SAFE = "SELECT pg_logical_emit_message(true, 'toolwright', '')"
 _NOTE = "UPDATE commits SET number = $1, news = $2 WHERE owner = $3"
 MOST_REPEATS = 10
 """How often a transaction is repeated that got into the way of another, or that somebody cancelled."""
@@ -55,6 +60,11 @@ class Writer:
         self._sync = sync
         self._seam = seam
         self._number = 0
+        self._sent: list[Any] | None = None
+        """The results of a transaction whose commit was sent, and perhaps not answered."""
+        self._unsafe: list[tuple[int, list[Job]]] = []
+        self._unsafe_since = 0.0
+        self._opened_again = False
         self.commits = 0
         self.news = 0
         """How many of them may concern somebody who waits."""
@@ -146,26 +156,25 @@ class Writer:
         patience = _Patience()
         writes = any(job.writes for job in jobs)
         alone = not all(job.shared for job in jobs if job.writes)
-        news = self.news + any(job.writes and not job.quiet for job in jobs)
+        loud = any(job.writes and not job.quiet for job in jobs)
+        synced = self._sync == "full" and any(job.synced for job in jobs if job.writes)
+        synced = synced or bool(self._unsafe and time.monotonic() > self._unsafe_since + UNSAFE)
         self._number += writes
-        repeats, sent = 0, False
-        results: list[Any] = []
+        repeats, self._sent = 0, None
         while True:
-            connection = self._connect(patience, sent)
+            connection = self._connect(patience)
             try:
-                # Sent, but not answered before the connection was lost.
-                if sent and self._is_committed(connection):
+                if self._sent is not None and self._last_number(connection) == self._number:
+                    results = self._sent
                     break
-                sent = False
-                self._begin(connection, jobs, writes, alone)
-                results = [job.work(connection) for job in jobs]
-                if writes:
-                    connection.later(_NOTE, (self._number, news, self._owner))
-                    if alone and news > self.news:
-                        # Those who write alone write what others may wait for.
-                        connection.later("SELECT pg_notify($1, $2)", (self._channel, notice(self._owner, news)))
-                sent = writes
-                connection.run("COMMIT")
+                self._sent = None
+                self._write_again(connection)
+                news = self.news + loud
+                results = self._transact(connection, jobs, self._number if writes else None, news, alone, synced)
+                if any(job.settled for job in jobs):
+                    # Others may have written it without waiting for the disk. If a crash of the server lost what was
+                    # shown, its numbers would be given again, and their new events never be shown.
+                    connection.run(_MAKE_SAFE)
                 break
             except psycopg.Error as error:
                 if is_lost(error) or connection.raw.closed:
@@ -173,7 +182,7 @@ class Writer:
                     if not patience.wait():
                         raise StoreUnavailable(str(store_error(self._address.shown, error))) from error
                     continue
-                sent = False
+                self._sent = None
                 self._roll_back(connection, jobs)
                 repeats += 1
                 if not isinstance(error, _REPEATED) or repeats > MOST_REPEATS:
@@ -186,14 +195,18 @@ class Writer:
             except BaseException:
                 self._roll_back(connection, jobs)
                 raise
-        self.commits += writes
-        self.news = news
+        if writes:
+            self.commits += 1
+            self.news = news
+            self._remember(jobs, synced)
         return results
 
-    def _begin(self, connection: PostgresConnection, jobs: list[Job], writes: bool, alone: bool) -> None:
-        """Begin a transaction, together with its first statement."""
+    def _transact(
+        self, connection: PostgresConnection, jobs: list[Job], number: int | None, news: int, alone: bool, synced: bool
+    ) -> list[Any]:
+        """The results of jobs in one transaction, which is committed; without a number it only reads."""
         connection.alone = alone
-        if not writes:
+        if number is None:
             settled = any(job.settled for job in jobs)
             if settled:
                 # The lock is held until the moment that the transaction sees was chosen.
@@ -201,16 +214,54 @@ class Writer:
             connection.later(_READ)
             if settled:
                 connection.later(f"SELECT pg_advisory_unlock({self._key})")
+        else:
+            connection.later("BEGIN")
+            connection.later(self._alone if alone else self._shared)
+            if not alone:
+                # In one order for everybody, so that no two transactions wait for each other.
+                sessions = {session for job in jobs for session in job.ordered}
+                for key in sorted(self._address.lock_key(f"session {session}") for session in sessions):
+                    connection.later("SELECT pg_advisory_xact_lock($1)", (key,))
+            if not synced:
+                connection.later("SET LOCAL synchronous_commit = off")
+        results = [job.work(connection) for job in jobs]
+        if number is not None:
+            connection.later(_NOTE, (number, news, self._owner))
+            if alone and news > self.news:
+                # Those who write alone write what others may wait for.
+                connection.later("SELECT pg_notify($1, $2)", (self._channel, notice(self._owner, news)))
+            self._sent = results
+        connection.run("COMMIT")
+        return results
+
+    def _remember(self, jobs: list[Job], synced: bool) -> None:
+        """Remember a transaction until it is on the disk of the server, as all are before one that waited for it."""
+        if synced:
+            self._unsafe = []
             return
-        connection.later("BEGIN")
-        connection.later(self._alone if alone else self._shared)
-        if not alone:
-            # In one order for everybody, so that no two transactions wait for each other.
-            sessions = {session for job in jobs for session in job.ordered}
-            for key in sorted(self._address.lock_key(f"session {session}") for session in sessions):
-                connection.later("SELECT pg_advisory_xact_lock($1)", (key,))
-        if self._sync == "normal" or not any(job.synced for job in jobs if job.writes):
-            connection.later("SET LOCAL synchronous_commit = off")
+        if not self._unsafe:
+            self._unsafe_since = time.monotonic()
+        self._unsafe.append((self._number, jobs))
+
+    def _write_again(self, connection: PostgresConnection) -> None:
+        """Write again what a crash of the server lost: this process lives, and was told that it is written."""
+        if not self._opened_again:
+            return
+        last = self._last_number(connection) if self._unsafe else None
+        lost = [] if last is None else [each for each in self._unsafe if each[0] > last]
+        for number, jobs in lost:
+            try:
+                self._transact(connection, jobs, number, self.news + 1, True, True)
+                self.news += 1
+            except (psycopg.Error, ToolwrightError) as error:
+                if isinstance(error, psycopg.Error) and (is_lost(error) or connection.raw.closed):
+                    raise
+                self._roll_back(connection, jobs)  # somebody else was faster
+            finally:
+                self._sent = None
+        if lost:
+            self._unsafe = []
+        self._opened_again = False
 
     def _roll_back(self, connection: PostgresConnection, jobs: list[Job]) -> None:
         connection.reset()
@@ -219,7 +270,7 @@ class Writer:
         if any(job.settled for job in jobs):
             self._close()  # the lock of the session may be held, and would block every program
 
-    def _connect(self, patience: _Patience, sent: bool) -> PostgresConnection:
+    def _connect(self, patience: _Patience) -> PostgresConnection:
         """The connection; one that was lost is opened again.
 
         Raises:
@@ -229,19 +280,20 @@ class Writer:
         while self._connection is None:
             try:
                 self._connection = self._address.connect(plan_for_values=self._reader)
+                self._opened_again = True
             except StoreUnavailable:
                 if not patience.wait():
                     raise
             except StoreError as error:
-                if sent:
+                if self._sent is not None:
                     raise StoreUnavailable(f"{error}; whether the last transaction was written is not known") from error
                 raise
         return self._connection
 
-    def _is_committed(self, connection: PostgresConnection) -> bool:
-        """True when the last transaction of this owner is the one that it sent last."""
+    def _last_number(self, connection: PostgresConnection) -> int | None:
+        """The number of the last transaction of this owner that is there."""
         row = connection.execute("SELECT number FROM commits WHERE owner = ?", (self._owner,)).fetchone()
-        return row is not None and row[0] == self._number
+        return None if row is None else int(row[0])
 
     def _explained(self, error: Exception) -> Exception:
         if isinstance(error, ToolwrightError):
