@@ -177,10 +177,15 @@ class PostgresServer:
         """End the server: at once and in order, or without any order by SIGKILL."""
         if self._runs():
             if how == signal.SIGKILL:
-                # With all its children, as when the machine loses power.
-                for pid in (self.pid, *self._children()):
+                # With all its children, as when the machine loses power; it must not have a new one meanwhile.
+                os.kill(self.pid, signal.SIGSTOP)
+                killed = (self.pid, *self._children())
+                for pid in killed:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
+                # Until they are gone they hold the memory that the next server wants.
+                while any(map(_is_there, killed)):
+                    time.sleep(0.01)
             else:
                 os.kill(self.pid, how)
             while self._runs():
@@ -198,14 +203,7 @@ class PostgresServer:
         return found
 
     def _runs(self) -> bool:
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        try:
-            return "Z" not in Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return os.name == "posix" and not Path("/proc/self").exists()
+        return _is_there(self.pid)
 
     def remove(self) -> None:
         """End it, and remove its data."""
@@ -239,6 +237,18 @@ class PostgresServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.remove()
+
+
+def _is_there(pid: int) -> bool:
+    """True when a process runs."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return os.name == "posix" and not Path("/proc/self").exists()
 
 
 def _other_user() -> tuple[int, int]:
