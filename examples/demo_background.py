@@ -5,6 +5,7 @@ hurry. The workers are child processes, which end with the act whatever becomes 
 """
 
 import asyncio
+import math
 import subprocess
 import sys
 import time
@@ -188,18 +189,19 @@ async def stay_up(console: Console, desk: Path, started: dict[int, Worker]) -> N
         f"By their clock, {SPEED} times as fast as yours, it is {shown(EVENING, '%H:%M:%S on %d %B %Y')}.\n",
         highlight=False,
     )
-    clock = HurriedClock(EVENING, time.time())
+    # Here it stands still: however slow this machine is, the night does not begin before it has its schedules.
+    clock = HurriedClock(EVENING, math.inf)
     async with (
         asyncio.timeout(PATIENCE),
         Runtime.open(desk / "night.db", tools=TOOLS, clock=clock, sync="normal", worker=False) as runtime,
     ):
         session = runtime.session("night")
-        # However slow this machine is, no instant is passed over.
+        # And no instant is passed over.
         handles = {}
         for cron in SCHEDULES:
             rules: ScheduleOptions = {"timezone": "Europe/Berlin", "misfire": "all", "overlap": "queue", "cron": cron}
             handles[cron] = await session.schedule("report", {"schedule": cron}, **rules)
-        begin(started, clock)
+        begin(started, HurriedClock(EVENING, time.time()))
         console.print(Text(f"  {'Berlin':<12}{'UTC':<8}{'schedule':<14}{'ran':<9}in process", style="bold"))
         seen: dict[Fired, list[int]] = {}
         while len(seen) < sum(SCHEDULES.values()):

@@ -27,13 +27,13 @@ SPEED = 100
 
 @dataclass(frozen=True, slots=True)
 class HurriedClock:
-    """A clock that showed `shown` when the machine's showed `since`, and goes on at its own pace."""
+    """A clock that shows `shown` until the machine's shows `since`, and then goes on at its own pace."""
 
     shown: float
     since: float
 
     def now(self) -> float:
-        return self.shown + (time.time() - self.since) * SPEED
+        return self.shown + max(0.0, time.time() - self.since) * SPEED
 
     def monotonic(self) -> float:
         return time.monotonic() * SPEED
