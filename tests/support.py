@@ -1,8 +1,10 @@
 """What many tests lean on. Owns bounded waiting, and exceptions that are hard to report; does not own fixtures."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import inspect
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -28,6 +30,21 @@ async def fail_after(seconds: float) -> AsyncIterator[None]:
         if limit.expired():
             pytest.fail(f"Still waiting after {seconds} s.")
         raise
+
+
+async def until(condition: Callable[[], Any], seconds: float = 20) -> Any:
+    """Wait until something holds that another task, thread or process does and no event tells; return what was found.
+
+    The condition may be a function of either kind. It is looked at again and again, for at most so many seconds.
+    """
+    async with fail_after(seconds):
+        while True:
+            found = condition()
+            if inspect.isawaitable(found):
+                found = await found
+            if found:
+                return found
+            await asyncio.sleep(0.005)
 
 
 class Unspeakable(Exception):

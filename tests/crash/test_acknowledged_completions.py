@@ -1,11 +1,10 @@
 """A completion is acknowledged, and the process that would have taken it is killed."""
 
-import asyncio
 from typing import Any
 
 import pytest
 
-from tests.support import fail_after
+from tests.support import fail_after, until
 from toolwright import Pending, Resolved, Runtime, ToolCall, ToolContext, ToolError, tool
 from toolwright.stores.sqlite.admin.history import calls
 
@@ -37,8 +36,11 @@ async def forbidden(ctx: ToolContext) -> Pending:
 async def resolve_unseen(runtime: Runtime, crashes: Any, key: str, owner: Any, when: str) -> Any:
     """Resolve a completion that its owner never sees, because it is killed before it looks."""
     if when == "while it waits":
-        while not [call for call in await calls(crashes.store, session="s") if call.waits_for]:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+
+        async def waits() -> bool:
+            return any(call.waits_for for call in await calls(crashes.store, session="s"))
+
+        await until(waits)
         owner.kill()
     resolved = await runtime.resolve(key, "from outside")
     owner.kill()

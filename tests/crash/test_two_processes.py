@@ -8,8 +8,7 @@ import signal
 
 import pytest
 
-from tests.effects.watching import until
-from tests.support import fail_after
+from tests.support import fail_after, until
 from toolwright import Policy, Runtime, ToolCall, ToolContext, ToolError, tool
 from toolwright.errors import StoreError
 

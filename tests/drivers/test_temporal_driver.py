@@ -8,6 +8,7 @@ import pytest
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 
 from tests.drivers.temporal_server import TemporalServer
+from tests.support import until
 from toolwright import DriverError, Runtime, ToolCall, tool
 from toolwright.clock import SystemClock
 from toolwright.drivers import open_driver, register_driver
@@ -20,12 +21,13 @@ async def workflows(server: TemporalServer, driver: str, closed: int) -> list[Wo
     """The workflows of a queue, once some of them are closed."""
     client = await Client.connect(f"127.0.0.1:{server.port}")
     queue = driver.partition("queue=")[2].partition("&")[0]
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            found = [each async for each in client.list_workflows(f"TaskQueue = {queue!r}")]
-            if found and sum(each.status != WorkflowExecutionStatus.RUNNING for each in found) >= closed:
-                return found
-            await asyncio.sleep(0.1)
+
+    async def found() -> list[WorkflowExecution]:
+        listed = [each async for each in client.list_workflows(f"TaskQueue = {queue!r}")]
+        enough = sum(each.status != WorkflowExecutionStatus.RUNNING for each in listed) >= closed
+        return listed if enough else []
+
+    return list(await until(found, PATIENCE))
 
 
 async def history_bytes(server: TemporalServer, id: str) -> int:

@@ -1,7 +1,6 @@
 """Workers and the server of Temporal are killed for real. An outside ledger has what tools did: nothing is lost, and
 nothing happens twice that must not."""
 
-import asyncio
 import subprocess
 import sys
 from collections import Counter
@@ -13,6 +12,7 @@ import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from tests.drivers.temporal_server import TemporalServer
+from tests.support import until
 from toolwright import Runtime, ToolOutcome
 from toolwright.testing import FunctionModel
 
@@ -134,10 +134,8 @@ class Scene:
 
     async def until(self, true: Callable[[], bool]) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
-                while not true():  # noqa: ASYNC110 - it is another process that makes it true
-                    await asyncio.sleep(0.05)
-        except TimeoutError:
+            await until(true, PATIENCE)
+        except pytest.fail.Exception:
             logs = [file.read_text(errors="replace")[-3_000:] for file in sorted(self.folder.glob("worker*.log"))]
             pytest.fail(f"It did not come to that: {self.ledger}\n" + "\n".join(logs))
 
@@ -148,12 +146,13 @@ class Scene:
     async def workflows(self) -> dict[str, WorkflowExecutionStatus | None]:
         """The workflows of the server by their type, once all are closed."""
         client = await Client.connect(f"127.0.0.1:{self.server.port}")
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                found = [each async for each in client.list_workflows()]
-                if found and all(each.status != WorkflowExecutionStatus.RUNNING for each in found):
-                    return {each.id.split("/")[2]: each.status for each in found}
-                await asyncio.sleep(0.2)
+
+        async def found() -> dict[str, WorkflowExecutionStatus | None]:
+            listed = [each async for each in client.list_workflows()]
+            closed = all(each.status != WorkflowExecutionStatus.RUNNING for each in listed)
+            return {each.id.split("/")[2]: each.status for each in listed} if closed else {}
+
+        return dict(await until(found, PATIENCE))
 
     def close(self) -> None:
         for worker in self.workers:

@@ -15,6 +15,7 @@ from temporalio.exceptions import CancelledError
 from temporalio.worker import Worker
 
 from tests.drivers.temporal_server import TemporalServer
+from tests.support import until
 from toolwright import App, Runtime, ToolCall, ToolwrightError, tool
 from toolwright.adapters.temporal import ToolAnswer, ToolsPlugin, call_tools
 
@@ -179,10 +180,12 @@ async def test_the_crash_policy_of_each_tool_decides_when_a_worker_is_killed(
     with (tmp_path / "log").open("wb") as log:
         first = start(words, tmp_path, log)
         try:
-            async with asyncio.timeout(PATIENCE):
-                while not (ledger.exists() and len(ledger.read_text().splitlines()) == 2):
-                    assert first.poll() is None, (tmp_path / "log").read_text()
-                    await asyncio.sleep(0.05)
+
+            def begun() -> bool:
+                assert first.poll() is None, (tmp_path / "log").read_text()
+                return ledger.exists() and len(ledger.read_text().splitlines()) == 2
+
+            await until(begun, PATIENCE)
         finally:
             first.kill()
             first.wait()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.effects.watching import until, waiting
-from tests.support import fail_after
+from tests.effects.watching import waiting
+from tests.support import fail_after, until
 from toolwright import Policy, Runtime, RuntimeClosed, StoreError, ToolCall, ToolContext, tool
 from toolwright.effects.memory import MemoryStore
 from toolwright.effects.memory_rows import MemoryDatabase

@@ -1,6 +1,5 @@
 """A machine that has no thread or process to give: nothing ran, so nothing is recorded as the tool's outcome."""
 
-import asyncio
 import os
 import resource
 import threading
@@ -9,17 +8,28 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.support import fail_after
+from tests.support import fail_after, until
 from toolwright import MachineError, ToolCall, ToolContext, tool
 
 
 @contextmanager
-def no_threads() -> Iterator[None]:
-    """A machine that can start no thread: each would need a stack larger than all memory."""
+def no_threads() -> Iterator[list[str]]:
+    """A machine that can start no thread, as each would need a stack larger than all memory; gives those it refused."""
+    start, refused = threading.Thread.start, list[str]()
+
+    def note(thread: threading.Thread) -> None:
+        try:
+            start(thread)
+        except RuntimeError:
+            refused.append(thread.name)
+            raise
+
     before = threading.stack_size(1 << 46)
+    threading.Thread.start = note  # type: ignore[assignment,method-assign]
     try:
-        yield
+        yield refused
     finally:
+        threading.Thread.start = start  # type: ignore[method-assign]
         threading.stack_size(before)
 
 
@@ -99,10 +109,9 @@ async def test_a_thread_that_the_machine_gives_a_little_later_is_waited_for(plac
     runtime = await open_runtime(place, warm_up, on_a_thread)
     await runtime.session("s").call("warm_up")
     async with fail_after(20):
-        with no_threads():
+        with no_threads() as refused:
             batch = runtime.session("s").start_batch([ToolCall(id="c1", name="on_a_thread")])
-            for _ in range(20):  # far enough for the call to begin, on either store
-                await asyncio.sleep(0.001)
+            await until(lambda: refused)
         (outcome,) = await batch
     assert outcome.value == "done"
 

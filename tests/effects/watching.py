@@ -1,20 +1,11 @@
 """Seeing what the journal has decided, where no event tells it."""
 
-import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
+from tests.support import until
 from toolwright import Batch
 from toolwright.event_bus import Subscription
 from toolwright.events import CallWaiting
-
-
-async def until(true: Callable[[], object]) -> None:
-    """Let the loop turn until something is so."""
-    for _ in range(1_000_000):
-        if true():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("It never is.")
 
 
 async def until_shared(batches: Iterable[Batch]) -> None:

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.effects.watching import until, waiting
-from tests.support import fail_after
+from tests.effects.watching import waiting
+from tests.support import fail_after, until
 from toolwright import ConnectionRequired, Policy, ToolCall, ToolContext, tool
 from toolwright.errors import PolicyError, ServiceError
 from toolwright.testing import FakeClock
@@ -140,10 +140,7 @@ async def test_a_retry_that_is_stopped_before_it_runs_changes_nothing(place, ope
         other = session.start_batch([ToolCall(name="block", arguments={})])
         await busy.wait()
         held_up = session.start_batch([STAR])
-        for _ in range(1000):
-            if held_up.calls and (ticket := held_up.calls[0].ticket) is not None and ticket.state == "blocked":
-                break
-            await asyncio.sleep(0.001)
+        await until(lambda: any(call.ticket is not None and call.ticket.state == "blocked" for call in held_up.calls))
         held_up.cancel()
         await held_up.settled()
         go.set()

@@ -8,8 +8,7 @@ import pytest
 
 from tests.builtin.web.sites import PATIENCE, Exchange, Web, response
 from tests.conftest import child_processes
-from tests.effects.watching import until
-from tests.support import fail_after
+from tests.support import fail_after, until
 from toolwright import MissingRequirement
 from toolwright.builtin.web import web_fetch
 from toolwright.builtin.web.page_reading import Raw, read_page

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.support import fail_after
+from tests.support import fail_after, until
 from toolwright import Policy, ReplayMismatch, Rule, ToolCall, ToolContext, tool
 from toolwright.stores.sqlite.store import SqliteStore
 
@@ -193,10 +193,7 @@ async def test_a_call_that_shares_a_running_one_and_is_stopped_may_have_run(plac
     async with fail_after(5):
         await begun.wait()
         second = session.start_batch([ToolCall(id="c1", name="book")])
-        for _ in range(200):
-            if second.calls[0].shares is not None:
-                break
-            await asyncio.sleep(0.001)
+        await until(lambda: second.calls[0].shares is not None)
         second.cancel("enough")
         (outcome,) = await second
         assert (outcome.status, outcome.may_have_run) == ("cancelled", True)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.effects.watching import until, until_shared
-from tests.support import fail_after
+from tests.effects.watching import until_shared
+from tests.support import fail_after, until
 from toolwright import ToolCall, tool
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing.sqlite_store import queued_writes, run_on_connection

@@ -15,7 +15,7 @@ import pytest
 
 import toolwright.mcp.connection  # noqa: F401 - it takes a second, which tests that watch the loop would see
 from tests.crash.conftest import Crashes
-from tests.support import fail_after
+from tests.support import fail_after, until
 from toolwright import App, Runtime
 from toolwright.mcp import McpServer
 from toolwright.testing import Zygote
@@ -38,13 +38,6 @@ def lines(path: Path) -> list[str]:
     with contextlib.suppress(FileNotFoundError):
         return path.read_text().splitlines()
     return []
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    """Wait for something that another process or task does, at most 20 seconds."""
-    async with fail_after(20):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 def stdio(folder: Path, *, program: Path = PROGRAM, name: str = "plain", args: tuple[str, ...] = (), **options: Any):

@@ -7,8 +7,8 @@ import tracemalloc
 
 import pytest
 
-from tests.mcp.client.conftest import alive, call, lines, raw, until
-from tests.support import fail_after
+from tests.mcp.client.conftest import alive, call, lines, raw
+from tests.support import fail_after, until
 from toolwright import App, tool
 
 

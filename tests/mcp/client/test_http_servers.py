@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.mcp.client.conftest import call, lines, until
-from tests.support import fail_after
+from tests.mcp.client.conftest import call, lines
+from tests.support import fail_after, until
 from toolwright.mcp import McpServer
 
 

@@ -1,21 +1,17 @@
 """A server asks: a person answers in the inbox, the model answers under a budget, and nothing that was not allowed."""
 
-import asyncio
 import json
 
 import pytest
 
-from tests.mcp.client.conftest import call, raw, stdio, until
-from tests.support import fail_after
+from tests.mcp.client.conftest import call, raw, stdio
+from tests.support import fail_after, until
 from toolwright.mcp import Sampling
 from toolwright.testing import FunctionModel
 
 
 async def question(runtime):
-    async with fail_after(20):
-        while not (found := await runtime.questions()):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-    return found[0]
+    return (await until(runtime.questions))[0]
 
 
 def start(runtime, name, **arguments):

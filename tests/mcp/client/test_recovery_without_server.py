@@ -1,14 +1,13 @@
 """Calls that a crash cut off, recovered while their server is down, and when it is back."""
 
-import asyncio
 import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.crash.conftest import Crashes
-from tests.mcp.client.conftest import RAW, call, lines, stdio, until
-from tests.support import fail_after
+from tests.mcp.client.conftest import RAW, call, lines, stdio
+from tests.support import until
 
 SENT = """
 import asyncio, os, signal, sys
@@ -63,9 +62,11 @@ async def test_a_call_is_left_while_its_server_is_down_and_settled_when_it_is_ba
 
     is_back(program)
     await until(lambda: runtime.servers()[0].state == "connected")
-    async with fail_after(20):
-        while await runtime.unfinished():  # noqa: ASYNC110 - the recovery goes by itself
-            await asyncio.sleep(0.01)
+
+    async def recovered() -> bool:  # which goes by itself
+        return not await runtime.unfinished()
+
+    await until(recovered)
     outcome = await call(runtime, "effect", id="c1", text="c1")
     assert outcome.replayed
     if repeatable:

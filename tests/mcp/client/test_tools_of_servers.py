@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.mcp.client.conftest import HANDSHAKE, MODERN, call, lines, raw, stdio, until
-from tests.support import fail_after
+from tests.mcp.client.conftest import HANDSHAKE, MODERN, call, lines, raw, stdio
+from tests.support import fail_after, until
 from toolwright import App, ToolCall
 from toolwright.events import CallOutput, CallProgress
 from toolwright.mcp import McpServer
