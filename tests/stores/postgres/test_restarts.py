@@ -203,3 +203,14 @@ async def test_numbers_of_events_that_were_shown_are_not_given_again_after_a_cra
             last = later.last
         await writing.close()
         await reading.close()
+
+
+@pytest.mark.promise("ENG-02", "EFF-12")
+async def test_a_process_whose_machine_is_gone_does_not_keep_its_lock_for_hours(server):
+    store = await PostgresStore.open(f"{server.url}?schema=keepalive")
+    names = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count")
+    for connection in (store._writer._connection, store.life._connection):
+        assert connection is not None
+        idle, interval, count = (int(connection.run(f"SHOW {name}").fetchone()[0]) for name in names)
+        assert 0 < idle + interval * count < 20
+    await store.close()

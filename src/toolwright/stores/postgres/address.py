@@ -40,6 +40,11 @@ _SETTINGS = {
     "lock_timeout": "30s",
     "statement_timeout": "0",
     "idle_session_timeout": "0",
+    # The server, too, gives up a connection that nobody answers on: it holds the lock of a machine that lost its power.
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "4",
+    "tcp_user_timeout": "15s",
     "default_transaction_isolation": "read committed",
     "standard_conforming_strings": "on",
     "bytea_output": "hex",
