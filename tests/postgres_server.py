@@ -50,7 +50,7 @@ DECLARE
 BEGIN
     SET LOCAL session_replication_role = replica;
     FOR each IN SELECT tablename FROM pg_tables WHERE schemaname = '{0}'
-        AND tablename NOT IN ('toolwright_schema', 'meta', 'counters') LOOP
+        AND tablename NOT IN ('toolwright_schema', 'meta', 'counters', 'server_starts') LOOP
         EXECUTE format('DELETE FROM {0}.%I', each);
     END LOOP;
     IF to_regclass('{0}.meta') IS NOT NULL THEN

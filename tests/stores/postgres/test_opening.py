@@ -93,7 +93,7 @@ async def test_a_store_of_version_1_is_brought_up_to_date(postgres, url):
     )
     postgres.execute(
         f"SET search_path TO {schema}; DROP VIEW bundled_calls; DROP VIEW every_call; DROP INDEX unfinished_calls;"
-        "ALTER TABLE calls DROP COLUMN claims; ALTER TABLE commits DROP COLUMN news;"
+        "ALTER TABLE calls DROP COLUMN claims; ALTER TABLE commits DROP COLUMN news; DROP TABLE server_starts;"
         "DROP INDEX calls_of_session, calls_by_status, processes_by_time, pending_processes;"
         "CREATE INDEX unfinished_calls ON calls (queued_at) WHERE outcome IS NULL;"
         f"CREATE VIEW every_call AS SELECT {columns} FROM calls;"

@@ -33,11 +33,24 @@ EVERY = 2.4
 LOOK = 0.1
 """Seconds between two looks at the others for somebody who waits, while the server tells no news."""
 GRACE = 10.0
-"""Seconds after the start of the server, or after this process found it again, in which nobody is taken for dead."""
+"""Seconds in which nobody is taken for dead, after the first process found the store on a server that was started since,
+or that took the place of another, and after this process found its server again."""
 TOLERANCE = 0.02
 """Seconds after the end of a row at which it is looked for."""
 FORGOTTEN = 7
 """Days after which the rows of an owner that did not close the store are removed."""
+# True while the store has not been on this server for so many seconds: it was restarted, or took the place of another one
+# that had the locks.
+_NEW_SERVER = (
+    "NOT EXISTS (SELECT 1 FROM server_starts WHERE started = pg_postmaster_start_time()"
+    " AND seen < clock_timestamp() - {} * interval '1 second')"
+)
+# A new store was on no server before, so that nobody can have lost a lock.
+_ARRIVE = (
+    "WITH earlier AS (DELETE FROM server_starts WHERE started <> pg_postmaster_start_time() RETURNING started)"
+    " INSERT INTO server_starts (started, seen) SELECT pg_postmaster_start_time(),"
+    " CASE WHEN EXISTS (SELECT 1 FROM earlier) THEN clock_timestamp() ELSE '-infinity' END ON CONFLICT DO NOTHING"
+)
 # The locks of the server are read once, and only those of owners that are known are looked for.
 _OTHERS = (
     "held AS MATERIALIZED (SELECT asked.owner FROM unnest($2::text[], $3::int8[], $4::int8[])"
@@ -47,7 +60,7 @@ _OTHERS = (
     " others AS (SELECT owner, news, extract(epoch FROM until - clock_timestamp())::float8 AS ends,"
     " owner IN (SELECT owner FROM held) AS has_lock FROM owners JOIN commits ON owner = name WHERE name <> $1)"
     " SELECT owner, news, ends, has_lock FROM others WHERE ends > 0 OR has_lock OR $5 > 0"
-    " OR pg_postmaster_start_time() > clock_timestamp() - $6 * interval '1 second'"
+    f" OR {_NEW_SERVER.format('$6')}"
 )
 _LOOK = f"WITH {_OTHERS}"
 _RENEW_AND_LOOK = (
@@ -57,8 +70,7 @@ _RENEW_AND_LOOK = (
 )
 _ALIVE = (
     "SELECT name FROM owners JOIN unnest($1::text[], $2::int8[], $3::int8[]) AS asked (owner, high, low)"
-    " ON owners.name = asked.owner WHERE until > clock_timestamp()"
-    " OR pg_postmaster_start_time() > clock_timestamp() - $4 * interval '1 second'"
+    f" ON owners.name = asked.owner WHERE until > clock_timestamp() OR {_NEW_SERVER.format('$4')}"
     " OR EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND classid = asked.high AND objid = asked.low"
     " AND objsubid = 1 AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
 )
@@ -79,6 +91,7 @@ class ServerLiveness:
         keys = [halves(self._address.lock_key(f"owner {name}")) for name in names]
         high, low = (Integers.of(key[half] for key in keys) for half in (0, 1))
         return owners - {name for (name,) in connection.run(_ALIVE, (Texts.of(names), high, low, GRACE))}
+
 
 
 class Life:
@@ -155,6 +168,7 @@ class Life:
         try:
             # A sign of life need not outlive the server.
             connection.command("SET synchronous_commit = off")
+            connection.run(_ARRIVE)
             connection.run("SELECT pg_advisory_lock_shared($1)", (self._address.lock_key(f"owner {self._owner}"),))
             self._show(connection, renew=True)
         except psycopg.Error as error:

@@ -17,7 +17,7 @@ from toolwright.stores.postgres.connection import PostgresConnection
 from toolwright.stores.sql.admin.copying import unfinished_copy
 from toolwright.stores.sql.codec import one
 
-VERSION = 4
+VERSION = 5
 """The version of the schema this code writes."""
 _MISSING = """
 SELECT relname, CASE WHEN relkind = 'S' THEN 'USAGE' ELSE 'SELECT, INSERT, UPDATE, DELETE' END

@@ -59,6 +59,13 @@ CREATE TABLE owners (
     program text NOT NULL
 ) WITH (fillfactor = 50);
 
+-- The start of the server that has the store, and since when a process found it there: the locks of owners did not outlive
+-- the server before it.
+CREATE TABLE server_starts (
+    started timestamptz NOT NULL PRIMARY KEY,
+    seen    timestamptz NOT NULL
+);
+
 -- The number of the last transaction of each owner: one that lost its connection sees here whether it was committed.
 CREATE TABLE commits (
     owner  text COLLATE "C" NOT NULL PRIMARY KEY,

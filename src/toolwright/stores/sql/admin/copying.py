@@ -23,6 +23,7 @@ T = TypeVar("T")
 NOT_COPIED = {
     "owners": "the processes that have the store open, and there are none",
     "commits": "the last transactions of these processes",
+    "server_starts": "the start of the server that has the store",
     "workers": "the workers of these processes; a run of one that ended is taken over",
     "bundles": "intents of SQLite in another form; they are copied as calls",
     "toolwright_schema": "the version, which each store has of its own",

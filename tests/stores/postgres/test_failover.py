@@ -1,0 +1,61 @@
+"""A replica that takes the place of its primary: nobody who had a lock there is taken for dead before it could come."""
+
+import asyncio
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.postgres_server import PostgresServer
+from tests.support import fail_after
+from toolwright.stores.postgres import life
+from toolwright.stores.postgres.store import PostgresStore
+
+GRACE = 2.0
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
+    with PostgresServer(wal_level="replica", max_wal_senders="4", synchronous_standby_names="*") as primary:
+        replica = primary.replica()
+        try:
+            replica.start()
+            yield primary, replica
+        finally:
+            replica.remove()
+
+
+async def dead(store: PostgresStore, owner: str) -> bool:
+    return bool(await store._writer.read(lambda connection: store.life.dead_among({owner}, connection)))
+
+
+def url_of(*servers: PostgresServer) -> str:
+    hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers)
+    return f"postgresql://postgres@{hosts}/postgres?schema=failover"
+
+
+@pytest.mark.promise("ENG-02")
+async def test_a_process_that_opens_a_store_after_a_failover_waits_for_those_who_had_it_open(pair, monkeypatch):
+    monkeypatch.setattr(life, "GRACE", GRACE)
+    primary, replica = pair
+    late = await PostgresStore.open(url_of(primary, replica))
+    await asyncio.to_thread(late.life.stop)  # the network lets it come back later than others
+    primary.execute(f"UPDATE failover.owners SET until = clock_timestamp() WHERE name = '{late.owner}'")
+    old = f"SELECT clock_timestamp() > pg_postmaster_start_time() + interval '{GRACE} seconds'"
+    while replica.execute(old) == [(False,)]:  # it ran for long before it was needed
+        await asyncio.sleep(0.05)
+    await asyncio.to_thread(primary.stop, signal.SIGKILL)
+    replica.execute("SELECT pg_promote()")
+
+    async with fail_after(30):
+        first = await PostgresStore.open(url_of(primary, replica))
+        assert not await dead(first, late.owner)
+        while not await dead(first, late.owner):  # it did not come
+            await asyncio.sleep(0.05)
+        since = "SELECT clock_timestamp() > seen + interval '{} seconds' FROM failover.server_starts"
+        assert replica.execute(since.format(GRACE)) == [(True,)]
+        # Whoever opens it from now on need not wait.
+        second = await PostgresStore.open(url_of(primary, replica))
+        assert await dead(second, late.owner)
+        for store in (first, second, late):
+            await store.close()
