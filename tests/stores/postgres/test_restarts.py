@@ -10,10 +10,13 @@ from tests.postgres_server import PostgresServer
 from tests.support import fail_after
 from toolwright import Runtime, ToolCall, tool
 from toolwright.errors import StoreUnavailable
+from toolwright.stores.contracts.run_store import Limits
 from toolwright.stores.contracts.sessions import Quota
+from toolwright.stores.postgres import life as lives
 from toolwright.stores.postgres import writer as writers
 from toolwright.stores.postgres.connection import PostgresConnection
 from toolwright.stores.postgres.store import PostgresStore
+from toolwright.testing.conformance.background import registration
 from toolwright.testing.conformance.cases import call, intent, success
 
 WIDE = Quota(1_000, 1_000_000)
@@ -214,3 +217,32 @@ async def test_a_process_whose_machine_is_gone_does_not_keep_its_lock_for_hours(
         idle, interval, count = (int(connection.run(f"SHOW {name}").fetchone()[0]) for name in names)
         assert 0 < idle + interval * count < 20
     await store.close()
+
+
+@pytest.mark.promise("ENG-02", "PROC-04")
+async def test_leases_that_pass_while_the_server_is_away_are_not_taken_before_they_could_be_renewed(
+    server, monkeypatch
+):
+    monkeypatch.setattr(lives, "GRACE", 2.0)
+    url = f"{server.url}?schema=leases"
+    first, second = await PostgresStore.open(url), await PostgresStore.open(url)
+    mine, theirs = first.services.runs, second.services.runs
+    async with fail_after(60):
+        await mine.register([registration("r")], Limits(), None)
+        await mine.renew("w1", [], 1.0, 1.0, 5)
+        (held,) = await mine.claim("w1", ["work"], 1.0, 1.0, 5)
+        await asyncio.to_thread(server.stop, signal.SIGKILL)
+        await asyncio.sleep(1.0)  # the lease passes
+        await asyncio.to_thread(server.start)
+        assert not await theirs.work_waits("w2", ["work"], 1.0)
+        assert await theirs.claim("w2", ["work"], 1.0, 1.0, 5) == []
+        assert await theirs.unclaimed(["work"], 1.0, 5) == []
+        assert (await mine.renew("w1", [("r", held.run.token)], 1.0, 60.0, 5)).lost == []
+        await asyncio.sleep(2.0)
+        assert await theirs.claim("w2", ["work"], 1.0, 1.0, 5) == []
+        # A worker that does not come back loses its runs when the time to do so is over.
+        assert (await mine.renew("w1", [("r", held.run.token)], 1.0, 0.0, 5)).lost == []
+        (taken,) = await theirs.claim("w2", ["work"], 1.0, 1.0, 5)
+        assert (taken.run.id, taken.before) == ("r", "w1")
+        await first.close()
+        await second.close()

@@ -33,14 +33,14 @@ EVERY = 2.4
 LOOK = 0.1
 """Seconds between two looks at the others for somebody who waits, while the server tells no news."""
 GRACE = 10.0
-"""Seconds in which nobody is taken for dead, after the first process found the store on a server that was started since,
+"""Seconds in which nobody is taken for dead: after a process first found the store on a server that was started since,
 or that took the place of another, and after this process found its server again."""
 TOLERANCE = 0.02
 """Seconds after the end of a row at which it is looked for."""
 FORGOTTEN = 7
 """Days after which the rows of an owner that did not close the store are removed."""
-# True while the store has not been on this server for so many seconds: it was restarted, or took the place of another one
-# that had the locks.
+# True while the store has not been on this server for so many seconds: it was restarted, or took the place of another
+# one, which had the locks.
 _NEW_SERVER = (
     "NOT EXISTS (SELECT 1 FROM server_starts WHERE started = pg_postmaster_start_time()"
     " AND seen < clock_timestamp() - {} * interval '1 second')"
@@ -92,6 +92,10 @@ class ServerLiveness:
         high, low = (Integers.of(key[half] for key in keys) for half in (0, 1))
         return owners - {name for (name,) in connection.run(_ALIVE, (Texts.of(names), high, low, GRACE))}
 
+    def spares_all(self, connection: Connection) -> bool:
+        """True while others may not have found this server yet."""
+        assert isinstance(connection, PostgresConnection)
+        return bool(connection.run(f"SELECT {_NEW_SERVER.format('$1')}", (GRACE,)).fetchone()[0])
 
 
 class Life:
@@ -124,6 +128,10 @@ class Life:
             return self._others.dead_among(owners, connection)
         query = "SELECT name FROM owners WHERE name IN (SELECT value FROM json_each(?))"
         return owners - {name for (name,) in connection.execute(query, (json.dumps(sorted(owners)),))}
+
+    def spares_all(self, connection: Connection) -> bool:
+        """True while others may not have found the server again."""
+        return time.monotonic() < self._spared_until or self._others.spares_all(connection)
 
     def end(self) -> None:
         """Let the sign of life go: the unfinished calls of this owner are free from now on."""

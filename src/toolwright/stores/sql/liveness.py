@@ -13,3 +13,7 @@ class Liveness(Protocol):
     def dead_among(self, owners: set[str], connection: Connection) -> set[str]:
         """The owners whose process is gone, or that are nobody."""
         ...
+
+    def spares_all(self, connection: Connection) -> bool:
+        """True while nobody is taken for dead, nor any lease for passed, because the store itself was away."""
+        ...

@@ -149,7 +149,7 @@ class SqlRunStore:
                 f" AND {_KNOWN.replace('?', '?4')} AND {_AMONG.replace('?', '?6')} ORDER BY lease_until LIMIT ?5",
                 (now, now + lease + BEYOND, worker, known, most, among),
             ).fetchall()
-            runs = [to_run(row) for row in rows]
+            runs = [] if rows and self._spares_all(connection) else [to_run(row) for row in rows]
             if among is not None:
                 query = f"SELECT {COLUMNS} FROM processes WHERE id IN (SELECT value FROM json_each(?)) AND {_WAITS}"
                 rows = connection.execute(query, (among, known, most - len(runs))).fetchall()
@@ -282,6 +282,8 @@ class SqlRunStore:
             now, dead = self._changes.lease_time(connection), json.dumps(self._dead_workers(connection))
             values = (now, now + lease + BEYOND, dead, known, limit)
             rows = connection.execute(left, values).fetchall()
+            if rows and self._spares_all(connection):
+                rows = []
             rows += connection.execute(f"SELECT {COLUMNS} {_QUEUED}", (known, limit - len(rows))).fetchall()
             return self._shown(connection, map(to_run, rows))
 
@@ -304,7 +306,7 @@ class SqlRunStore:
             # Others have runs: do they still?
             now = self._changes.lease_time(connection)
             if one(connection, f"{passed} LIMIT 1", (now, now + lease + BEYOND, worker, names)) is not None:
-                return True
+                return not self._spares_all(connection)
             return bool(self._dead_workers(connection))
 
         return await self._changes.read(work)
@@ -316,6 +318,10 @@ class SqlRunStore:
             return runs
         ahead = self._clock.now() - self._changes.lease_time(connection)
         return [run if run.lease_until is None else replace(run, lease_until=run.lease_until + ahead) for run in runs]
+
+    def _spares_all(self, connection: Connection) -> bool:
+        """True while workers may not have found their store again: they could not renew their leases."""
+        return self._liveness is not None and self._liveness.spares_all(connection)
 
     def _dead_workers(self, connection: Connection) -> builtins.list[str]:
         """Workers whose process has ended, whatever the state of their leases."""
