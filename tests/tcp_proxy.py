@@ -23,6 +23,7 @@ class TcpProxy:
         self._open = True
         self._loses_answer = False
         self._lost = threading.Event()
+        self._found = asyncio.Event()
         self.port = 0
         started = threading.Event()
         self._thread = threading.Thread(target=self._work, args=(started,), name="proxy", daemon=True)
@@ -42,12 +43,17 @@ class TcpProxy:
         self._do(self._mend)
 
     def lose_answer(self) -> None:
-        """Let the answer to the next commit never come back."""
+        """Let the answer to the next commit not come back."""
+        self._lost.clear()
         self._loses_answer = True
 
     def wait_lost(self, seconds: float) -> bool:
-        """Wait until an answer is lost."""
+        """Wait until there was such a commit; False when none comes."""
         return self._lost.wait(seconds)
+
+    def give_answer(self) -> None:
+        """Let the answer that was lost come after all."""
+        self._do(self._find)
 
     def close(self) -> None:
         """Cut everything, and end."""
@@ -87,6 +93,10 @@ class TcpProxy:
         self._loop.call_soon_threadsafe(run)
         done.wait()
 
+    def _find(self) -> None:
+        self._found.set()
+        self._found = asyncio.Event()
+
     def _drop(self) -> None:
         self._open = False
         for link in list(self._links):
@@ -101,12 +111,12 @@ class TcpProxy:
         for link in self._links:
             (link.flows.set if flows else link.flows.clear)()
 
-    def may_lose(self) -> bool:
-        """True once for each answer that is to be lost. Of the links."""
-        loses, self._loses_answer = self._loses_answer, False
-        if loses:
+    async def answer(self) -> None:
+        """Wait where an answer is to be lost. Of the links."""
+        if self._loses_answer:
+            self._loses_answer = False
             self._lost.set()
-        return loses
+            await self._found.wait()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self._open:
@@ -160,7 +170,7 @@ class _Link:
         with contextlib.suppress(OSError):
             while data := await source.read(1 << 16):
                 await self.flows.wait()
-                if answers and COMMITTED in data and self._proxy.may_lose():
-                    await asyncio.Event().wait()
+                if answers and COMMITTED in data:
+                    await self._proxy.answer()
                 target.write(data)
                 await target.drain()
