@@ -53,10 +53,14 @@ class Authority:
         private.chmod(0o600)
         return certificate, private
 
-    def context(self, host: str, *, clients: "Authority | None" = None) -> ssl.SSLContext:
-        """How a host speaks TLS. With `clients`, only with those who have a certificate of that authority."""
+    def context(self, host: str, *, clients: "Authority | None" = None, protocol: str | None = None) -> ssl.SSLContext:
+        """How a host speaks TLS. With `clients`, only with those who have a certificate of that authority; with
+        `protocol`, that one is agreed on.
+        """
         made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         made.load_cert_chain(*self.issue(host))
+        if protocol is not None:
+            made.set_alpn_protocols([protocol])
         if clients is not None:
             made.verify_mode = ssl.CERT_REQUIRED
             made.load_verify_locations(clients.file)

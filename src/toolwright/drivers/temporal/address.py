@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -11,7 +12,7 @@ from toolwright.errors import DriverError
 
 PORT = 7233
 QUEUE = "toolwright"
-_SETTINGS = ("queue", "heartbeat", "tls")
+_SETTINGS = ("queue", "heartbeat", "tls", "tls_ca", "tls_cert", "tls_key", "tls_name")
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 
 
@@ -19,6 +20,9 @@ class TemporalAddress(Struct, frozen=True, kw_only=True):
     """Where a Temporal service is, and what it is asked for there.
 
     `heartbeat` is the number of seconds after which Temporal brings the work of a silent worker to another one.
+    `tls_ca`, `tls_cert` and `tls_key` are files: of the authority that signed the certificate of the service, of the
+    certificate that this program shows, and of its key. `tls_name` is the name in the certificate of the service, where
+    that is not the host.
     """
 
     host: str
@@ -26,6 +30,10 @@ class TemporalAddress(Struct, frozen=True, kw_only=True):
     queue: str = QUEUE
     heartbeat: float = 10.0
     tls: bool = False
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_name: str | None = None
 
     def __str__(self) -> str:
         return f"{self.host}, namespace {self.namespace!r}, queue {self.queue!r}"
@@ -63,12 +71,20 @@ def read_address(url: str) -> TemporalAddress:
     for what, text in (("namespace", namespace), ("queue", queue)):
         if not _NAME.fullmatch(text) or (what == "namespace" and "/" in text):
             raise DriverError(f"The {what} {text!r:.200} of the driver is not usable; use a short name")
+    files = {name: settings[name] for name in ("tls_ca", "tls_cert", "tls_key") if settings.get(name)}
+    if ("tls_cert" in files) is not ("tls_key" in files):
+        raise DriverError("The driver has one of tls_cert and tls_key; give both, or none")
+    for name, file in files.items():
+        if not os.path.isfile(file):
+            raise DriverError(f"There is no file {file!r:.200} for {name} of the driver; check the path")
     return TemporalAddress(
         host=f"[{host}]:{port or PORT}" if ":" in host else f"{host}:{port or PORT}",
         namespace=namespace,
         queue=queue,
         heartbeat=_seconds(settings.get("heartbeat", "10")),
-        tls=_yes(settings.get("tls", "false")),
+        tls=_yes(settings.get("tls", "true" if files or "tls_name" in settings else "false")),
+        tls_name=settings.get("tls_name") or None,
+        **files,
     )
 
 

@@ -24,7 +24,7 @@ from temporalio.worker import Worker
 from toolwright.clock import Clock
 from toolwright.drivers.contract import Desk, HandedBack, Work, WorkKind
 from toolwright.drivers.temporal.address import TemporalAddress
-from toolwright.drivers.temporal.connection import TemporalConnection, away
+from toolwright.drivers.temporal.connection import TemporalConnection, away, not_served
 from toolwright.drivers.temporal.workflows import CANCEL, FIRE, WORK, WORKFLOWS, Brought, Came
 from toolwright.errors import DriverUnavailable, StoreError, ToolwrightError
 from toolwright.log_fields import log_fields
@@ -37,6 +37,8 @@ LONGEST_SUMMARY = 200
 """Characters that a list of workflows shows of a title."""
 TRY_AGAIN = 2.0
 """Seconds between two tries to reach a service that is away."""
+MOST_LOOKED_AT = 10_000
+"""Workflows that are remembered as those whose queue was looked at."""
 CLOSING = 10.0
 """Seconds that the library gets to end, when all work is released."""
 REPORT = timedelta(days=3_650)
@@ -62,6 +64,8 @@ class TemporalDriver:
         self._serving: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
         self._away = False
+        self._looked_at: set[str] = set()
+        self._other_queues: set[str] = set()
 
     def open(self, desk: Desk) -> None:
         self._desk = desk
@@ -80,7 +84,7 @@ class TemporalDriver:
         title = work.title if work.title != work.tool else ""
         summary = ": ".join(text for text in (work.tool, title) if text) or f"session {work.session}"
         try:
-            await client.start_workflow(
+            handle = await client.start_workflow(
                 f"toolwright.{work.kind}",
                 Brought(work.kind, work.id, store, self._address.heartbeat, work.not_before),
                 id=workflow_id(store, work.kind, work.id),
@@ -96,10 +100,30 @@ class TemporalDriver:
                 static_summary=_cut(summary),
                 **cast("dict[str, Any]", signal),
             )
+            # The library shows it nowhere else.
+            answer = getattr(handle, "_start_workflow_response", None)
+            if answer is not None and not answer.started and handle.id not in self._looked_at:
+                await self._look_at_queue(handle)
         except WorkflowAlreadyStartedError:
             pass
         except RPCError as error:
             raise away(self._address, error) from error
+
+    async def _look_at_queue(self, handle: WorkflowHandle[Any, Any]) -> None:
+        """Tell of a workflow that another process has put into another queue: no worker of this one gets it."""
+        if len(self._looked_at) >= MOST_LOOKED_AT:
+            self._looked_at.clear()
+        self._looked_at.add(handle.id)
+        queue = (await handle.describe()).task_queue
+        if queue != self._address.queue and queue not in self._other_queues:
+            self._other_queues.add(queue)
+            log.warning(
+                "Work of this store waits in the queue %r of Temporal, and this process uses %r; use one queue for all "
+                "processes of a store, and terminate these workflows: their work is offered again",
+                queue,
+                self._address.queue,
+                extra=log_fields("driver.other_queue"),
+            )
 
     async def cancel(self, kind: WorkKind, id: str, reason: str) -> None:
         await self._tell(kind, id, "cancel")
@@ -144,7 +168,8 @@ class TemporalDriver:
         while not self._stopped.is_set():
             try:
                 await self._serve_once()
-            except (DriverUnavailable, RuntimeError) as fault:
+            except (DriverUnavailable, RuntimeError) as error:
+                fault = error if isinstance(error, DriverUnavailable) else not_served(self._address, error)
                 level = logging.DEBUG if self._away else logging.WARNING
                 log.log(level, "%s; it is tried until it does", fault, extra=log_fields("driver.unavailable"))
                 self._away = True
