@@ -314,6 +314,20 @@ async def test_a_row_that_the_target_changed_is_found(source: str, target: str, 
     assert await read(target) == 1
 
 
+async def test_a_key_that_a_file_holds_and_a_server_cannot_is_an_error(source: str, url: str):
+    async with Runtime.open(source, worker=False) as runtime:
+        await runtime.session(os.urandom(2_000).hex()).kv.set("k", 1)
+    with pytest.raises(StoreError, match=r"cannot hold a record of 'events'|cannot hold a record of 'key_values'"):
+        await copy_store(source, url)
+
+
+async def test_tables_of_sqlite_itself_are_no_content(source: str, tmp_path: Path):
+    with contextlib.closing(apsw.Connection(source)) as connection:
+        connection.execute("ANALYZE")
+        assert connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat1'").fetchall()
+    assert not [name for name in (await copy_store(source, tmp_path / "copy.db")).tables if name.startswith("sqlite_")]
+
+
 async def test_a_source_that_holds_another_type_than_its_column_is_damaged(source: str, tmp_path: Path):
     with contextlib.closing(apsw.Connection(source)) as connection:
         connection.execute("UPDATE key_values SET created_at = 'soon'")

@@ -9,13 +9,13 @@ from typing import LiteralString
 import psycopg
 from psycopg import RawCursor, errors, sql
 
-from toolwright.errors import StoreUnavailable
+from toolwright.errors import StoreError, StoreUnavailable
 from toolwright.stores.contracts.copying import CopyTable, Row
 from toolwright.stores.postgres.address import Address
 from toolwright.stores.postgres.connection import PostgresConnection
 from toolwright.stores.postgres.dialect import rewritten
 from toolwright.stores.postgres.faults import cannot_open, store_error
-from toolwright.stores.postgres.life import LEASE, ServerLiveness
+from toolwright.stores.postgres.life import GRACE, ServerLiveness
 from toolwright.stores.postgres.schema import VERSION, bring_up_to_date, find_secret, require_current, written_version
 from toolwright.stores.sql.admin.copying import (
     NOT_COPIED,
@@ -97,9 +97,15 @@ class PostgresCopyDatabase:
     def write(self, table: CopyTable, rows: Sequence[Row]) -> None:
         names = sql.SQL(", ").join(map(sql.Identifier, table.columns))
         statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table.name), names)
-        with self._connection.raw.cursor() as cursor, cursor.copy(statement) as copy:
-            for row in rows:
-                copy.write_row(row)
+        try:
+            with self._connection.raw.cursor() as cursor, cursor.copy(statement) as copy:
+                for row in rows:
+                    copy.write_row(row)
+        except errors.ProgramLimitExceeded as error:
+            raise StoreError(
+                f"The store {self._address.shown!r} cannot hold a record of {table.name!r} that the source has "
+                f"({error.diag.message_primary}); remove it from the source, as by `toolwright db prune`"
+            ) from error
 
     def clear(self, table: CopyTable) -> None:
         if table.name == "meta":
@@ -186,7 +192,7 @@ class PostgresCopyDatabase:
         dead = ServerLiveness(self._address).dead_among(set(programs), connection)
         alive = sorted(program for name, program in programs.items() if name not in dead)
         if alive:
-            note = f"; one that was killed counts as alive for {LEASE:.0f} seconds"
+            note = f"; one that was killed counts as alive for up to {GRACE:.0f} seconds"
             raise is_open(self._address.shown, f"a program ({', '.join(alive)}, host and process)", note=note)
 
     def _read_schema(self) -> None:

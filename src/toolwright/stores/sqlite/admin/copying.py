@@ -217,7 +217,7 @@ def _forms(connection: SqliteConnection) -> Iterator[tuple[TableForm, tuple[type
     """The tables of the schema, as they are copied, with the types of their columns."""
     names = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name"
     for name in [str(row[0]) for row in connection.execute(names)]:
-        if name in NOT_COPIED:
+        if name in NOT_COPIED or name.startswith("sqlite_"):  # such as the statistics of ANALYZE
             continue
         found: Any = connection.execute("SELECT name, type, pk FROM pragma_table_info(?)", (name,)).fetchall()
         kinds = {column: kind for column, kind, _ in found}
