@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from opentelemetry.sdk.trace import TracerProvider
 
+from tests.support import until
 from toolwright import App, Pending, Session, ToolCall, ToolContext, tool
 from toolwright.session.secrets.master_keys import KeyFile
 from toolwright.stores import SqliteStore, prune
@@ -133,17 +134,11 @@ async def fill(store: str) -> None:
         die()
 
 
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Look again and again whether something is so."""
-    while not await condition():  # noqa: ASYNC110 (nobody tells)
-        await asyncio.sleep(0.01)
-
-
 async def _count(found: Callable[[], Awaitable[Sized]], number: int) -> bool:
     return len(await found()) >= number
 
 
-async def _hangs(number: int) -> bool:
+def _hangs(number: int) -> bool:
     return len([line for line in _noted() if line.endswith("hangs")]) >= number
 
 
