@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 COMMITTED = b"COMMIT\0"
-"""Part of the answer to a commit."""
+"""Part of a commit that is not a prepared statement, and of the answer to every commit."""
 
 
 class TcpProxy:
@@ -22,6 +22,7 @@ class TcpProxy:
         self._links: set[_Link] = set()
         self._open = True
         self._loses_answer = False
+        self._delays_commit = False
         self._lost = threading.Event()
         self._found = asyncio.Event()
         self.port = 0
@@ -50,6 +51,15 @@ class TcpProxy:
     def wait_lost(self, seconds: float) -> bool:
         """Wait until there was such a commit; False when none comes."""
         return self._lost.wait(seconds)
+
+    def delay_commit(self) -> None:
+        """Cut the connection of the next commit before it comes to the database, where it arrives later."""
+        self._lost.clear()
+        self._delays_commit = True
+
+    def deliver(self) -> None:
+        """Let the commit arrive that was delayed."""
+        self._do(self._find)
 
     def give_answer(self) -> None:
         """Let the answer that was lost come after all."""
@@ -110,6 +120,14 @@ class TcpProxy:
         self._open = flows
         for link in self._links:
             (link.flows.set if flows else link.flows.clear)()
+
+    async def commit(self, cut: Callable[[], None]) -> None:
+        """Wait where a commit is to be delayed. Of the links."""
+        if self._delays_commit:
+            self._delays_commit = False
+            cut()
+            self._lost.set()
+            await self._found.wait()
 
     async def answer(self) -> None:
         """Wait where an answer is to be lost. Of the links."""
@@ -172,5 +190,7 @@ class _Link:
                 await self.flows.wait()
                 if answers and COMMITTED in data:
                     await self._proxy.answer()
+                elif COMMITTED in data:
+                    await self._proxy.commit(self._here[1].transport.abort)
                 target.write(data)
                 await target.drain()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.postgres_server import PostgresServer
-from tests.support import fail_after
+from tests.support import fail_after, until
 from toolwright.stores.postgres import life
 from toolwright.stores.postgres.store import PostgresStore
 
@@ -42,16 +42,14 @@ async def test_a_process_that_opens_a_store_after_a_failover_waits_for_those_who
     await asyncio.to_thread(late.life.stop)  # the network lets it come back later than others
     primary.execute(f"UPDATE failover.owners SET until = clock_timestamp() WHERE name = '{late.owner}'")
     old = f"SELECT clock_timestamp() > pg_postmaster_start_time() + interval '{GRACE} seconds'"
-    while replica.execute(old) == [(False,)]:
-        pass  # it ran for long before it was needed
+    await until(lambda: replica.execute(old) == [(True,)])  # it ran for long before it was needed
     await asyncio.to_thread(primary.stop, signal.SIGKILL)
     replica.execute("SELECT pg_promote()")
 
     async with fail_after(30):
         first = await PostgresStore.open(url_of(primary, replica))
         assert not await dead(first, late.owner)
-        while not await dead(first, late.owner):
-            pass  # it did not come
+        await until(lambda: dead(first, late.owner))  # it did not come
         since = "SELECT clock_timestamp() > seen + interval '{} seconds' FROM failover.server_starts"
         assert replica.execute(since.format(GRACE)) == [(True,)]
         # Whoever opens it from now on need not wait.

@@ -41,6 +41,13 @@ _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # A transaction that writes nothing that is stored. Its commit waits until all earlier ones are safe, too.
 _MAKE_SAFE = "SELECT pg_logical_emit_message(true, 'toolwright', '')"
 _NOTE = "UPDATE commits SET number = $1, news = $2 WHERE owner = $3"
+# A connection that is lost here may live on at the server: what was sent on it arrives later, and it holds its locks.
+_END_FORMER = (
+    "SELECT pg_terminate_backend(pid, $2) FROM pg_stat_activity WHERE pid = $1 AND pid <> pg_backend_pid()"
+    " AND usename = current_user AND application_name = current_setting('application_name')"
+)
+FORMER_ENDS = 10_000
+"""Milliseconds that the server may take to end a connection that was lost."""
 MOST_REPEATS = 10
 """How often a transaction is repeated that got into the way of another, or that somebody cancelled."""
 _REPEATED = (errors.DeadlockDetected, errors.SerializationFailure, errors.QueryCanceled)
@@ -65,6 +72,8 @@ class Writer:
         self._unsafe: list[tuple[int, list[Job]]] = []
         self._unsafe_since = 0.0
         self._opened_again = False
+        self._backend = 0
+        """The process of the server that has, or had, the connection."""
         self.commits = 0
         self.news = 0
         """How many of them may concern somebody who waits."""
@@ -164,6 +173,7 @@ class Writer:
         while True:
             connection = self._connect(patience)
             try:
+                self._end_former(connection)
                 if self._sent is not None and self._last_number(connection) == self._number:
                     results = self._sent
                     break
@@ -289,6 +299,12 @@ class Writer:
                     raise StoreUnavailable(f"{error}; whether the last transaction was written is not known") from error
                 raise
         return self._connection
+
+    def _end_former(self, connection: PostgresConnection) -> None:
+        """End the connection before this one at the server, so that nothing of it comes later."""
+        former, self._backend = self._backend, connection.raw.info.backend_pid
+        if former not in (0, self._backend):
+            connection.run(_END_FORMER, (former, FORMER_ENDS))
 
     def _last_number(self, connection: PostgresConnection) -> int | None:
         """The number of the last transaction of this owner that is there."""
