@@ -10,6 +10,7 @@ from tests.postgres_server import PostgresServer
 from tests.support import fail_after, until
 from toolwright.stores.postgres import life
 from toolwright.stores.postgres.store import PostgresStore
+from toolwright.testing.conformance.cases import call, intent
 
 GRACE = 2.0
 
@@ -57,3 +58,20 @@ async def test_a_process_that_opens_a_store_after_a_failover_waits_for_those_who
         assert await dead(second, late.owner)
         for store in (first, second, late):
             await store.close()
+
+
+@pytest.mark.promise("ENG-02", "EFF-08")
+async def test_a_commit_whose_connection_is_lost_is_acknowledged_when_the_replica_has_it(pair):
+    primary, replica = pair
+    store = await PostgresStore.open(url_of(primary))
+    await asyncio.to_thread(replica.stop)
+    waits = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    async with fail_after(60):
+        begun = asyncio.ensure_future(store.journal.begin([intent(call())]))
+        ((first,),) = await until(lambda: primary.execute(waits))
+        primary.execute(f"SELECT pg_terminate_backend({first})")  # it is committed there, and nowhere else
+        await until(lambda: begun.done() or primary.execute(f"{waits} AND pid <> {first}"))
+        assert not begun.done()
+        await asyncio.to_thread(replica.start)
+        assert await begun == [None]
+        await store.close()

@@ -175,6 +175,8 @@ class Writer:
             try:
                 self._end_former(connection)
                 if self._sent is not None and self._last_number(connection) == self._number:
+                    if synced:
+                        connection.run(_MAKE_SAFE)  # it may have been committed here, and not yet on the replica
                     results = self._sent
                     break
                 self._sent = None
