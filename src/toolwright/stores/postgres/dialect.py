@@ -32,6 +32,13 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"SELECT seq FROM sqlite_sequence"), "SELECT value FROM counters"),
     # The plus keeps SQLite from an index that it would choose.
     (re.compile(r"(?<=[ (])\+(?=[a-z_]+\b)"), ""),
+    # A call is found by its key, and not among all unfinished ones, of which a session may have very many.
+    (
+        re.compile(r"(call_id = \$\d+ AND (?:owner = (?:\$\d+|'') AND )?)outcome IS NULL"),
+        r"\1(outcome IS NULL)::int = 1",
+    ),
+    # The list of the calls of a session is in the order of an index of its own.
+    (re.compile(r"(rowid < \$\d+ AND )session = "), r"\1session || '' = "),
     (re.compile(r"CAST\('null' AS BLOB\)"), "'null'::bytea"),
     (re.compile(r"CAST\((substr\([^()]*\)) AS BLOB\)"), r"\1"),
     (re.compile(r"\bjson_group_object\(([^()]*)\)"), r"CAST(json_object_agg(\1) AS TEXT)"),

@@ -33,7 +33,8 @@ CREATE INDEX unfinished_calls ON calls (session, owner) WHERE outcome IS NULL;
 
 -- Lists of calls show the newest first: of all, of a session, or of those that did not succeed.
 CREATE INDEX calls_by_arrival ON calls (rowid);
-CREATE INDEX calls_of_session ON calls (session, rowid);
+-- Its expression keeps the planner from using it where a call is looked up by its key.
+CREATE INDEX calls_of_session ON calls ((session || ''), rowid);
 CREATE INDEX calls_by_status ON calls (status, rowid) WHERE status <> 'success';
 
 -- The calls of a batch, whose id is "batch_" and a hash: its beginning finds them, and keeps the index small.
