@@ -80,6 +80,10 @@ class InPostgres:
         assert isinstance(store, PostgresStore)
         await asyncio.to_thread(store.life.vanish)
 
+    async def cut(self) -> None:
+        cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'toolwright'"
+        await asyncio.to_thread(self._server.execute, cut)
+
     async def close(self) -> None:
         await asyncio.gather(*(store.close() for store in self._opened))
         await asyncio.to_thread(self._closing.close)

@@ -11,6 +11,7 @@ from toolwright.testing.conformance import (
     CASES,
     CLAIMS,
     EFFECTS,
+    LOST_CONNECTIONS,
     NEIGHBOURS,
     NEWS,
     OWNERS,
@@ -136,6 +137,13 @@ def second_database(postgres):
 async def test_two_databases_of_one_postgres_server_share_nothing(case, postgres, second_database):
     async with fail_after(60):
         await case.run(InPostgres(postgres), InPostgres(second_database))
+
+
+@pytest.mark.promise("EFF-09", "EFF-12", "ENG-02")
+@pytest.mark.parametrize("case", LOST_CONNECTIONS, ids=str)
+async def test_a_lost_connection_to_postgres_loses_and_repeats_nothing(case, postgres):
+    async with fail_after(60):
+        await case.run(InPostgres(postgres))
 
 
 @pytest.mark.promise("EFF-09", "EFF-12", "ENG-01")

@@ -3,7 +3,8 @@ for each promise.
 
 A case about a store needs a `Database`: something that several owners can open, and where one can be killed. Those
 about session services and about work in the background are for stores that have `services`, and collections of their
-own. A case about neighbours needs two databases in one place. One about a controller needs
+own. A case about neighbours needs two databases in one place, and one about lost connections a `RemoteDatabase`. One
+about a controller needs
 `Controllers` in the same way, and one about a call journal a runtime that is open. Cases about a model need
 `Models`, which make it answer as a case wants. How to run them is in `docs/writing-a-store.md` and `docs/providers.md`.
 Nothing here needs pytest.
@@ -32,6 +33,7 @@ from toolwright.testing.conformance.firings import FIRINGS
 from toolwright.testing.conformance.key_values import KEY_VALUES
 from toolwright.testing.conformance.leases import LEASES
 from toolwright.testing.conformance.limits import LIMITS
+from toolwright.testing.conformance.lost_connections import LOST_CONNECTIONS, LostConnectionCase, RemoteDatabase
 from toolwright.testing.conformance.memory import InMemory
 from toolwright.testing.conformance.messages import MESSAGES
 from toolwright.testing.conformance.model import play_random_verbs
@@ -113,6 +115,7 @@ __all__ = [
     "KEY_VALUES",
     "LEASES",
     "LIMITS",
+    "LOST_CONNECTIONS",
     "MESSAGES",
     "MODEL_CASES",
     "NEIGHBOURS",
@@ -154,9 +157,11 @@ __all__ = [
     "DriverCase",
     "DriverPlace",
     "InMemory",
+    "LostConnectionCase",
     "ModelCase",
     "Models",
     "NeighbourCase",
     "OverStore",
+    "RemoteDatabase",
     "play_random_verbs",
 ]
