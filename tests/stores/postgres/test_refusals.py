@@ -50,6 +50,7 @@ def roles(postgres: PostgresServer) -> Iterator[None]:
 REFUSED = {
     "with_password:wr0ng-s3same@{0}/postgres": "the password is wrong; check the URL, PGPASSWORD",
     "with_password@{0}/postgres?password=wr0ng-s3same": "the password is wrong; check the URL, PGPASSWORD",
+    "with_password@{0}/postgres?password=s3same%zz": "the password is wrong",
     "with_password@{0}/postgres": "the server wants a password; put it into PGPASSWORD",
     "not_let_in:s3same@{0}/postgres": "pg_hba.conf rejects connection",
     "no_such_role:s3same@{0}/postgres": 'role "no_such_role" does not exist); check the user',
