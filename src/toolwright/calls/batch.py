@@ -193,7 +193,8 @@ class Batch(Struct, eq=False):
             if scope:
                 record.scope = scope
             open_record(record)
-        recorder.batch_started(id, scope, self._names, self.started_by)
+        if recorder.channel.push is not None:
+            recorder.batch_started(id, scope, self._names, self.started_by)
         self._names = []  # Nobody needs them any more, and the batch may wait for long with very many calls.
         if self.parent is not None:
             self.parent.nested = (*self.parent.nested, self)

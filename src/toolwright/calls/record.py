@@ -293,9 +293,8 @@ class Recorder:
 
     def batch_started(self, batch: str, scope: str, calls: Iterable[tuple[str, str]], parent: str | None) -> None:
         """Tell that the calls of a batch, by their ids and names, are on their way. Their records are open."""
-        channel = self.channel
-        if channel.push is not None:
-            channel.push(BatchStarted(channel.session, batch, self._clock.now(), tuple(calls), parent, scope))
+        session, now = self.channel.session, self._clock.now()
+        self.channel.publish(BatchStarted(session, batch, now, tuple(calls), parent, scope))
 
     def call_concluded(self, record: CallRecord, outcome: ToolOutcome, finished: float, attempts: int) -> None:
         """A call has its outcome: close its record and tell about it."""
