@@ -79,6 +79,15 @@ def held_up(batch: Batch, batches: Iterable[Batch]) -> dict[str, list[EarlierCal
     return {id: behind for id, behind in found.items() if behind and id in ours}
 
 
+def waiting_elsewhere(batch: Batch) -> dict[str, tuple[str, ...]]:
+    """By the id of each call that waits for calls of other processes: some of these."""
+    return {
+        call.call_id: tuple(sorted({other.key.call_id for other in call.elsewhere})[:NAMED])
+        for call in batch.unfinished
+        if call.elsewhere and call.ticket is not None and call.ticket.state == "elsewhere"
+    }
+
+
 async def settle(
     batch: Batch, batches: Callable[[], Iterable[Batch]], seconds: float
 ) -> Literal["done", "waiting", "running"]:

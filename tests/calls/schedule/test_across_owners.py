@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support import fail_after
-from toolwright import Policy, Rule, Runtime, Tool, ToolCall, ToolContext, ToolError, tool
+from toolwright import Policy, ReplaceArguments, Rule, Runtime, Tool, ToolCall, ToolContext, ToolError, tool
 
 
 async def until(true: Callable[[], object]) -> None:
@@ -199,6 +199,52 @@ async def test_the_order_of_calls_is_one_for_all_owners(place):
     assert entered[5] == "5"
 
 
+@pytest.mark.promise("ENG-03", "SCHED-03", "RUN-04")
+async def test_a_call_that_is_queued_after_a_hook_stands_in_the_order_of_all_owners(place):
+    """Its claims come from the arguments that the hook gives it, and nobody waits for it before."""
+    hooked = asyncio.Event()
+
+    async def elsewhere(given: Any) -> Any:
+        await hooked.wait()
+        return ReplaceArguments({"path": "y"})
+
+    async with fail_after(20):
+        here, there, floor = await place.open(), await place.open(before=[elsewhere]), place.floor
+        first = there.session("s").start_batch([call("hooked", "write", path="x")])
+        batches = [here.session("s").start_batch([call(name, "write", path=name)]) for name in "xy"]
+        await floor.has("x", "y")
+        hooked.set()
+        await until(lambda: waits(first))
+        floor.let_go("x", "y", "hooked")
+        for batch in (first, *batches):
+            await batch
+    assert floor.story.index("y out") < floor.story.index("hooked in")
+
+
+@pytest.mark.promise("ENG-03", "EFF-05", "SCHED-01")
+async def test_a_call_that_is_recovered_waits_for_calls_of_other_owners(place):
+    async with fail_after(30):
+        here, floor = await place.open(), place.floor
+        gone = Runtime.open(place.store, tools=place.tools())
+        runtime = await gone.__aenter__()
+        left = asyncio.ensure_future(runtime.session("s").run_batch([call("left", "look")]))
+        await floor.has("left")
+        await gone.__aexit__(None, None, None)  # its call is cut off, and may run again
+        await asyncio.wait({left})
+        assert left.exception() is not None or left.result()[0].status == "cancelled"
+        first = here.session("s").start_batch([call("a", "alone")])
+        await floor.has("a")
+        floor.let_go("left")
+        there = await place.open()
+        again = there.session("s").start_batch([call("left", "look")])
+        await until(lambda: waits(again))
+        floor.let_go("a")
+        await first
+        (outcome,) = await again
+    assert outcome.value == "left"
+    assert floor.story[-4:] == ["a in", "a out", "left in", "left out"]
+
+
 @pytest.mark.promise("ENG-03", "RUN-09")
 async def test_a_record_names_the_call_of_another_owner_that_it_waited_for(place):
     async with fail_after(20):
@@ -236,9 +282,11 @@ async def test_a_batch_is_cancelled_while_it_waits_for_another_owner(place):
 
 
 @pytest.mark.promise("ENG-03", "SCHED-05")
-async def test_the_time_in_the_queue_counts_waiting_for_another_owner(place):
+@pytest.mark.parametrize("hooks", [[], [lambda call: None]], ids=["queued early", "queued after a hook"])
+async def test_the_time_in_the_queue_counts_waiting_for_another_owner(place, hooks):
     async with fail_after(20):
-        here, there, floor = await place.open(), await place.open(policy=Policy(queue_timeout=0.2)), place.floor
+        here, floor = await place.open(), place.floor
+        there = await place.open(policy=Policy(queue_timeout=0.2), before=hooks)
         first = here.session("s").start_batch([call("a", "alone")])
         await floor.has("a")
         (outcome,) = await there.session("s").run_batch([call("b", "alone")])
@@ -311,6 +359,39 @@ async def test_a_nested_call_waits_for_a_call_of_another_owner_that_conflicts(pl
         await second
     assert outcome.value == "a.in"
     assert floor.story[-2:] == ["a.in in", "a.in out"]
+
+
+@pytest.mark.promise("ENG-03", "SCHED-06")
+async def test_a_nested_call_passes_a_call_of_its_own_process_that_waits_for_another_owner(place):
+    async with fail_after(20):
+        here, there, floor = await place.open(), await place.open(), place.floor
+
+        @tool(writes="paths")
+        async def write_all(ctx: ToolContext, paths: list[str]) -> str:
+            return await floor.visit(ctx.call_id)
+
+        @tool(writes="path")
+        async def caller(ctx: ToolContext, path: str) -> str:
+            await floor.visit(ctx.call_id)
+            (outcome,) = await ctx.run_batch([call("inner", "write", path="q")])
+            return str(outcome.value)
+
+        here.tools.register(caller)
+        there.tools.register(write_all)
+        first = here.session("s").start_batch([call("outer", "caller", path="p")])
+        await floor.has("outer")
+        second = there.session("s").start_batch([call("both", "write_all", paths=["p", "q"])])
+        await until(lambda: waits(second))
+        third = here.session("s").start_batch([call("last", "write", path="q")])
+        await until(lambda: waits(third))  # for the second, which waits for the first
+        floor.let_go("outer")
+        await floor.has("inner")
+        floor.let_go("inner", "both", "last")
+        (outcome,) = await first
+        for batch in (second, third):
+            await batch
+    assert outcome.value == "inner"
+    assert floor.story[-4:] == ["both in", "both out", "last in", "last out"]
 
 
 @pytest.mark.promise("ENG-03", "SCHED-06")

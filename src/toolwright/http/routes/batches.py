@@ -16,7 +16,7 @@ from toolwright.http.batch_cancels import cancels_of
 from toolwright.http.calls_json import CallShown, call_json
 from toolwright.http.checks import BodyCheck, not_json
 from toolwright.http.cursors import Page, PageQuery, page_from, read_cursor
-from toolwright.http.held_up import NAMED, EarlierCall, held_up, settle
+from toolwright.http.held_up import NAMED, EarlierCall, held_up, settle, waiting_elsewhere
 from toolwright.http.operations import LONGEST_ID, SESSION, Id, Operation, OtherAnswer, ServiceRequest
 from toolwright.http.outcome_json import outcomes_json
 from toolwright.http.problems import Problem, invalid, not_found
@@ -262,6 +262,7 @@ async def get_batch(request: ServiceRequest[None, WhichBatch]) -> dict[str, Any]
         for one in _running(batches, first):
             held = held_up(one, batches)
             reasons |= {id: tuple(call.call_id for call in behind) for id, behind in held.items()}
+            reasons |= waiting_elsewhere(one)
     return {
         "batch": first.batch,
         "session": first.key.session,
