@@ -26,6 +26,8 @@ class MemoryJournal:
     Only calls that were given an id can come again, so only these are remembered.
     """
 
+    lasting = False
+
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
         self._calls: dict[_Key, Remembered] = {}
@@ -121,10 +123,6 @@ class MemoryJournal:
         if suspension is not None and not (call.remembered and outcome.status == "connection_required"):
             self._store.leave(suspension.key)  # else it may run again
         return True
-
-    @property
-    def lasting(self) -> bool:
-        return False
 
     def leave(self, call: ActiveCall) -> None:
         raise NotImplementedError("Only this process remembers its calls.")
