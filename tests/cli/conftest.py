@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ import typer.main
 from typer.testing import CliRunner
 
 import toolwright
+from tests.warm_programs import WarmPrograms
 from toolwright import jsonx
 from toolwright.cli.app import app
 from toolwright.testing import CrashKit, Zygote
@@ -191,12 +193,26 @@ def run(project: Path, commands: Any, monkeypatch: pytest.MonkeyPatch) -> Run:
     return invoke
 
 
+@pytest.fixture(scope="session")
+def warm() -> Iterator[WarmPrograms]:
+    """Starts the command in a process of its own, without importing it for a third of a second."""
+    modules = ("toolwright.cli.app", "toolwright.stores.sqlite.store", "toolwright.testing")
+    with closing(WarmPrograms(*modules)) as programs:
+        yield programs
+
+
 @pytest.fixture
-def command(project: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The words that start the command in a process of its own."""
+def fresh_command(project: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The words that start the command in an interpreter of its own, for tests of the process itself."""
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setenv("PYTHONPATH", str(Path(toolwright.__file__).parents[1]))
     return [sys.executable, "-m", "toolwright.cli"]
+
+
+@pytest.fixture
+def command(fresh_command: list[str], warm: WarmPrograms) -> list[str]:
+    """The words that start the command in a process of its own."""
+    return [*warm.command, *fresh_command[1:]]
 
 
 CRASHING = '''
@@ -343,9 +359,9 @@ def background(project: Path) -> None:
 
 
 @pytest.fixture
-def workers(project: Path, command: list[str]) -> Iterator[Workers]:
+def workers(project: Path, fresh_command: list[str]) -> Iterator[Workers]:
     """Workers for the store `agent.db`; those that still run after the test are killed."""
-    made = Workers(command)
+    made = Workers(fresh_command)
     yield made
     for process, limit in made.all:
         limit.cancel()

@@ -181,7 +181,7 @@ def test_an_events_file_that_can_not_be_written_is_named(run: Run) -> None:
     assert "'no/such/dir/events' cannot be written" in ended.err
 
 
-def test_what_tools_and_their_programs_print_stays_out_of_stdout(command: list[str], project: Path) -> None:
+def test_what_tools_and_their_programs_print_stays_out_of_stdout(fresh_command: list[str], project: Path) -> None:
     (project / "noisy.py").write_text(
         "import subprocess, sys\n"
         "from toolwright import tool\n"
@@ -196,7 +196,7 @@ def test_what_tools_and_their_programs_print_stays_out_of_stdout(command: list[s
         "    return 'value'\n"
     )
     for name, noise in (("shout", ("printed", "spawned")), ("shout_apart", ("isolated",))):
-        ended = subprocess.run([*command, "call", name, "-t", "noisy.py"], capture_output=True, text=True)
+        ended = subprocess.run([*fresh_command, "call", name, "-t", "noisy.py"], capture_output=True, text=True)
         assert ended.stdout == "value\n"
         for word in noise:
             assert word in ended.stderr

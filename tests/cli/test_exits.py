@@ -157,9 +157,9 @@ def test_a_reader_that_goes_away_is_no_failure_of_a_call(command: list[str], run
 
 @pytest.mark.parametrize(("tool", "code"), [("echo", 141), ("nothing", 2)])
 def test_nobody_who_reads_what_is_said_on_the_side_is_no_failure_of_a_call(
-    command: list[str], tool: str, code: int
+    fresh_command: list[str], tool: str, code: int
 ) -> None:
-    assert unread([*command, "call", tool, "text=x", "-t", "kit.py"], "stderr").returncode == code
+    assert unread([*fresh_command, "call", tool, "text=x", "-t", "kit.py"], "stderr").returncode == code
 
 
 def unread(words: list[str], stream: str) -> subprocess.CompletedProcess[str]:

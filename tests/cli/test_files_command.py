@@ -307,8 +307,8 @@ def await_reading(pid: int) -> None:
         os.sched_yield()
 
 
-def test_stdin_that_goes_on_for_ever_can_be_interrupted(kept: Path, command: list[str]) -> None:
-    words = [*command, "files", "put", "-", "/endless", *S1]
+def test_stdin_that_goes_on_for_ever_can_be_interrupted(kept: Path, fresh_command: list[str]) -> None:
+    words = [*fresh_command, "files", "put", "-", "/endless", *S1]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             await_reading(process.pid)

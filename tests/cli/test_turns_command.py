@@ -19,9 +19,9 @@ def agent(project: Path) -> None:
 
 
 @pytest.fixture
-def elsewhere(project: Path, command: list[str]) -> Iterator["subprocess.Popen[str]"]:
+def elsewhere(project: Path, fresh_command: list[str]) -> Iterator["subprocess.Popen[str]"]:
     """A process whose turn hangs in its tool."""
-    words = [*command, "ask", "hang", *APP, *DB, "--session", "s1"]
+    words = [*fresh_command, "ask", "hang", *APP, *DB, "--session", "s1"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         end = time.monotonic() + 40
         while not (project / "hanging").exists():

@@ -16,6 +16,7 @@ import pytest
 import toolwright.mcp.connection  # noqa: F401 - it takes a second, which tests that watch the loop would see
 from tests.crash.conftest import Crashes
 from tests.support import fail_after, until
+from tests.warm_programs import WarmPrograms
 from toolwright import App, Runtime
 from toolwright.mcp import McpServer
 from toolwright.testing import Zygote
@@ -23,6 +24,20 @@ from toolwright.testing import Zygote
 PROGRAM = Path(__file__).with_name("plain_server.py")
 RAW = Path(__file__).with_name("raw_server.py")
 MODERN, HANDSHAKE = "2026-07-28", "2025-11-25"
+
+
+python = [sys.executable]
+"""The words that start the server of the tests, which would import the SDK for most of a second."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm() -> Iterator[None]:
+    """Let the server of the tests be forked by a process that has imported the SDK."""
+    before = list(python)
+    with contextlib.closing(WarmPrograms("mcp.server.stdio", "mcp.server.lowlevel.server", "uvicorn")) as programs:
+        python[:] = programs.command
+        yield
+        python[:] = before
 
 
 @pytest.fixture
@@ -43,7 +58,8 @@ def lines(path: Path) -> list[str]:
 def stdio(folder: Path, *, program: Path = PROGRAM, name: str = "plain", args: tuple[str, ...] = (), **options: Any):
     """The server of the tests over stdio."""
     options = {"connect_timeout": 20.0, "exit_grace": 1.0, **options}
-    return McpServer.stdio(name, sys.executable, [str(program), str(folder), *args], **options)
+    command, *words = python if program == PROGRAM else [sys.executable]
+    return McpServer.stdio(name, command, [*words, str(program), str(folder), *args], **options)
 
 
 def raw(folder: Path, behaviour: str, *, name: str = "plain", **options: Any) -> McpServer:
@@ -63,7 +79,7 @@ class HttpServer:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *args: str) -> None:
-        command = [sys.executable, str(PROGRAM), str(self.folder), "--http", str(self.port), *args]
+        command = [*python, str(PROGRAM), str(self.folder), "--http", str(self.port), *args]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE)  # it ends when this is closed
 
     async def started(self, *args: str) -> None:
@@ -76,7 +92,7 @@ class HttpServer:
 
     def kill(self) -> None:
         if self.process is not None:
-            self.process.send_signal(signal.SIGKILL)
+            self.process.send_signal(signal.SIGUSR1)  # its launcher kills it
             self.process.communicate()
             self.process = None
 
