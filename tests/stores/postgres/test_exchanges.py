@@ -63,7 +63,7 @@ async def test_outcomes_and_the_next_starts_are_one_exchange_and_one_commit(stor
 
 
 @pytest.mark.promise("ENG-01")
-async def test_calls_are_found_by_their_keys_among_many_that_are_unfinished(store):
+async def test_calls_are_found_by_their_keys_among_many_that_are_unfinished(store, postgres):
     """The planner knows nothing of a table that nobody analysed, and must not be able to choose another way."""
     async with fail_after(60):
         for number in range(5):  # the server keeps the plan of the time when the table was small
@@ -77,6 +77,19 @@ async def test_calls_are_found_by_their_keys_among_many_that_are_unfinished(stor
             await store.journal.forget(keys[2])
             await store.journal.finish_all([Ended(key, success(key), 1.0, 2.0) for key in keys[3:]])
         plans = await store._writer.read(plans_of_kept_statements)
+        require_keys(plans)
+        many = [call(f"many{n}") for n in range(1_000)]
+        await store.journal.begin([intent(key) for key in many])
+        await store.journal.finish_all([Ended(key, success(key), 1.0, 2.0) for key in many])
+        # Now it learns that no call is unfinished, and plans again.
+        calls = f"{store.address.schema}.calls"
+        await asyncio.to_thread(postgres.execute, f"DELETE FROM {calls} WHERE outcome IS NULL")
+        await asyncio.to_thread(postgres.execute, f"VACUUM ANALYZE {calls}")
+        require_keys(await store._writer.read(plans_of_kept_statements))
+
+
+def require_keys(plans):
+    """Calls that are changed, and those that are looked up, are found by their keys."""
     by_key = {statement: plan for statement, plan in plans.items() if "calls" in plan and "call_id" in statement}
     changed = [statement for statement in by_key if "UPDATE calls" in statement or "DELETE FROM calls" in statement]
     assert len(changed) == 6  # two for a wave, and one for each of start, finish, release and forget

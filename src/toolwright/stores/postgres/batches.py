@@ -43,7 +43,7 @@ _BEGIN = (
 _OWN = (
     " CROSS JOIN LATERAL (SELECT ctid AS place FROM calls AS one WHERE one.session = each.session"
     " AND one.scope = each.scope AND one.call_id = each.call_id LIMIT 1) AS found"
-    " WHERE calls.ctid = found.place AND calls.owner = $4 AND calls.outcome IS NULL"
+    " WHERE calls.ctid = found.place AND calls.owner = $4 AND (calls.outcome IS NULL)::int = 1"
 )
 
 
