@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import psycopg
@@ -376,12 +377,18 @@ def servers_for(fault: str) -> Iterator[list[PostgresServer]]:
         yield [primary, replica]
 
 
-def play(fault: str, folder: Path, zygote: Zygote) -> Seen:
-    """Play the round of a fault; what was seen."""
+def play(fault: str, folder: Path, zygote: Zygote, chance: Random | None = None) -> Seen:
+    """Play the round of a fault; what was seen.
+
+    With a `chance`, a fault that programs survive comes at any instant after they went on from their points.
+    """
     with servers_for(fault) as servers:
         round = Round(folder, zygote, servers, ahead=7200.0 if fault == "clock set" else 0.0)
         try:
             round.stand()
+            if chance is not None and fault not in TAKEN_OVER:
+                round.go()
+                time.sleep(chance.uniform(0, 0.5))
             FAULTS[fault](round)
             return round.close()
         finally:

@@ -3,7 +3,8 @@
 `ARGS="--workers 3"` kills workers of background runs instead, of which three share each store. `ARGS="--shell"` gives
 generated scripts to a rule and to a real bash, and compares what the one said with what the other did. `ARGS="--bash"`
 gives hostile scripts, and hidden spellings of denied ones, to the `bash` in the box. `ARGS="--calls"` kills a program,
-or gives it an error, at single system calls.
+or gives it an error, at single system calls. `ARGS="--postgres"` plays the faults of the kill matrix on PostgreSQL; those
+that programs survive come at any instant.
 """
 
 import argparse
@@ -14,12 +15,17 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import closing
+from pathlib import Path
 from random import Random, SystemRandom
 
 from tests.builtin.hostile import HOSTILE
 from tests.builtin.test_bash_rules import BEFORE, DENY, HARMS, WRAPPERS, Pair, hide
 from tests.calls.authorise.shell_box import ShellBox
 from tests.calls.authorise.shell_spellings import COMMANDS, WRITES, allowed, command_script, write_script
+from tests.crash.pg_agent import POINTS, WORKS
+from tests.crash.pg_judge import judge
+from tests.crash.pg_rounds import FAULTS, play
 from tests.crash.story import Story
 from tests.crash.worker_story import WorkerStory
 from tests.loop_watch import MOST_STALL, watch_loop
@@ -88,6 +94,34 @@ async def soak_bash(seconds: float, seed: int | None) -> int:
     return 0
 
 
+def soak_postgres(seconds: float, seed: int | None) -> int:
+    """Play faults of the kill matrix on PostgreSQL, and judge all cells of each, until the time is up."""
+    until, counts = time.monotonic() + seconds, Counter[str]()
+    while True:
+        number = SystemRandom().randrange(1 << 32) if seed is None else seed
+        chance = Random(number)
+        fault = chance.choice(list(FAULTS))
+        stage = Path(tempfile.mkdtemp(prefix=f"toolwright-soak-{number}-")) / "stage"
+        stage.mkdir()
+        with closing(Zygote("toolwright.stores.postgres.scheme")) as zygote:
+            try:
+                seen = play(fault, stage, zygote, chance)
+                for point in POINTS:
+                    for work in WORKS:
+                        judge(fault, point, work, seen[point][work])
+            except AssertionError as error:
+                print(f"Seed {number}: {fault}: {error}\nIts files are in {stage}", file=sys.stderr)
+                return 1
+        shutil.rmtree(stage.parent)
+        counts[fault] += len(POINTS) * len(WORKS)
+        if seed is not None or time.monotonic() > until:
+            break
+    print(f"{counts.total()} works were hit; nothing was lost, and nothing repeated that must not be")
+    for what, count in sorted(counts.items()):
+        print(f"  {count:6} {what}")
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make soak", description="Kill programs at random until the time is up.")
     parser.add_argument("--seconds", type=float, default=600, help="how long (600)")
@@ -97,7 +131,10 @@ def main() -> int:
     parser.add_argument("--shell", action="store_true", help="compare rules on scripts with what a real bash does")
     parser.add_argument("--bash", action="store_true", help="give hostile scripts to the bash in the box")
     parser.add_argument("--calls", action="store_true", help="kill or fail a program at single system calls")
+    parser.add_argument("--postgres", action="store_true", help="play the faults of the kill matrix on PostgreSQL")
     options = parser.parse_args()
+    if options.postgres:
+        return soak_postgres(options.seconds, options.seed)
     if options.bash:
         return asyncio.run(soak_bash(options.seconds, options.seed))
     if options.calls:
