@@ -3,7 +3,7 @@
 `ARGS="--workers 3"` kills workers of background runs instead, of which three share each store. `ARGS="--shell"` gives
 generated scripts to a rule and to a real bash, and compares what the one said with what the other did. `ARGS="--bash"`
 gives hostile scripts, and hidden spellings of denied ones, to the `bash` in the box. `ARGS="--calls"` kills a program,
-or gives it an error, at single system calls. `ARGS="--postgres"` plays the faults of the kill matrix on PostgreSQL; those
+or gives it an error, at single system calls. `ARGS="--postgres"` plays the kill matrix on PostgreSQL: the faults
 that programs survive come at any instant.
 """
 
