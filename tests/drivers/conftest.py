@@ -1,5 +1,4 @@
 from collections.abc import Iterator
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -20,12 +19,3 @@ def shared_temporal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tempor
 def driver(shared_temporal: TemporalServer) -> str:
     """The URL of Temporal, with a queue of the test's own."""
     return shared_temporal.url(uuid4().hex)
-
-
-@pytest.fixture
-def own_temporal(tmp_path: Path) -> Iterator[TemporalServer]:
-    """A server of the test's own, which it may kill."""
-    server = TemporalServer(tmp_path)
-    server.start()
-    yield server
-    server.stop()

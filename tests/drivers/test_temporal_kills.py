@@ -1,10 +1,18 @@
 """Workers and the server of Temporal are killed for real. An outside ledger has what tools did: nothing is lost, and
-nothing happens twice that must not."""
+nothing happens twice that must not.
 
+A round for each fault hits every kind of work where it stands; a test judges one of them.
+"""
+
+import asyncio
+import functools
+import os
 import subprocess
 import sys
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +20,20 @@ import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from tests.drivers.temporal_server import TemporalServer
+from tests.rounds import play_once
 from tests.support import until
-from toolwright import Runtime, ToolOutcome
+from toolwright import Runtime
 from toolwright.testing import FunctionModel
 
 PATIENCE = 90.0
+COMPLETED = WorkflowExecutionStatus.COMPLETED
 AGENT = '''
 import asyncio
+import os
 from pathlib import Path
 
 from toolwright import App, ToolCall, ToolContext, tool
+from toolwright.crash_seams import crash_seams
 from toolwright.testing import FunctionModel
 
 folder = Path(__file__).parent
@@ -88,7 +100,37 @@ async def model(request):
     return "Done."
 
 
-app = App(tools=[pay, look, stepped, waits], model=FunctionModel(model))
+@tool(supports_background=True)
+async def ends(key: str) -> str:
+    """Its worker stops before the end of the run is written."""
+    note(f"ends {key}")
+    return f"ended {key}"
+
+
+class Part:
+    def __init__(self, inner, **parts):
+        self.inner = inner
+        self.__dict__.update(parts)
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+
+def stop_at_the_end(store):
+    runs = store.services.runs
+
+    async def finish(ending, quotas):
+        if ending.id == "ends":
+            note("at the end")
+            await gate()
+        return await runs.finish(ending, quotas)
+
+    return Part(store, services=Part(store.services, runs=Part(runs, finish=finish)))
+
+
+if "STOPS" in os.environ:
+    crash_seams.store = stop_at_the_end
+app = App(tools=[pay, look, stepped, waits, ends], model=FunctionModel(model))
 '''
 
 
@@ -122,7 +164,11 @@ class Scene:
         words = ["worker", "--app", "agent:app", "--db", "agent.db", "--grace", "0", "--driver", self.driver]
         with (self.folder / f"worker{len(self.workers)}.log").open("wb") as log:
             started = subprocess.Popen(
-                [sys.executable, "-m", "toolwright.cli", *words], cwd=self.folder, stderr=log, stdout=log
+                [sys.executable, "-m", "toolwright.cli", *words],
+                cwd=self.folder,
+                env={**os.environ, "STOPS": "yes"},
+                stderr=log,
+                stdout=log,
             )
         self.workers.append(started)
         return started
@@ -160,102 +206,112 @@ class Scene:
             worker.wait()
 
 
-@pytest.fixture
-def scene(tmp_path: Path, own_temporal: TemporalServer) -> Iterator[Scene]:
-    made = Scene(tmp_path, own_temporal)
-    yield made
-    made.close()
+FAULTS = ("worker", "server", "worker and server")
+WORKS = ("pay", "look", "stepped", "waits", "ends", "later", "scheduled", "turn")
+"""Where they stand: in a tool three times, in a step, in a wait, at the end, before it begins, and a call of a turn."""
+BEGUN = {
+    "pay k",
+    "look k",
+    "first k",
+    "second k",
+    "before k",
+    "waits k",
+    "at the end",
+    "pay scheduled",
+    "pay in a turn",
+}
 
 
-async def start_runs(runtime: Runtime) -> list[Any]:
-    session = runtime.session("s")
-    return [await session.spawn(name, {"key": "k"}, id=name) for name in ("pay", "look", "stepped", "waits")]
+async def play(fault: str, folder: Path) -> dict[str, Any]:
+    """Bring all work to its point, let the fault come, and see how each ends."""
+    server = TemporalServer(folder)
+    await asyncio.to_thread(server.start)
+    scene = Scene(folder, server)
+    try:
+        async with scene.open() as runtime:
+            return await see(fault, scene, runtime)
+    finally:
+        scene.close()
+        server.stop()
 
 
-async def outcomes_of(runs: list[Any]) -> list[ToolOutcome]:
-    return [await run.wait(PATIENCE) for run in runs]
-
-
-BEGUN = {"pay k", "look k", "first k", "second k", "before k", "waits k"}
-
-
-@pytest.mark.promise("ENG-04", "PROC-04")
-async def test_a_worker_killed_in_a_tool_a_step_and_a_wait_loses_and_repeats_nothing(scene: Scene):
-    async with scene.open() as runtime:
-        runs = await start_runs(runtime)
-        first = scene.start_worker()
-        await scene.until(lambda: set(scene.ledger) >= BEGUN)
-        first.kill()
-        first.wait()
-        scene.go()
-        scene.start_worker()
-        await scene.until(lambda: scene.ledger["waits k"] == 2)
-        await runs[3].signal("go", 42)
-        paid, seen, stepped, waited = await outcomes_of(runs)
-    assert paid.failure is not None
-    assert paid.failure.code == "interrupted"
-    assert (seen.value, stepped.value, waited.value) == ("saw k", "stepped k", "k got 42")
-    # A call that is not to happen twice did not; what may be repeated was, and the steps that were done were not.
-    assert scene.ledger == {"pay k": 1, "look k": 2, "first k": 1, "second k": 2, "before k": 1, "waits k": 2}
-    assert await scene.workflows() == {
-        "pay": WorkflowExecutionStatus.FAILED,
-        "look": WorkflowExecutionStatus.COMPLETED,
-        "stepped": WorkflowExecutionStatus.COMPLETED,
-        "waits": WorkflowExecutionStatus.COMPLETED,
+async def see(fault: str, scene: Scene, runtime: Runtime) -> dict[str, Any]:
+    dies = fault != "server"
+    runs = {name: await runtime.session(name).spawn(name, {"key": "k"}, id=name) for name in WORKS[:5]}
+    at = datetime.fromtimestamp(time.time() + 1, UTC).isoformat()
+    await runtime.session("scheduled").schedule("pay", {"key": "scheduled"}, at=at)
+    turn = await runtime.session("turn").start_turn("Go.", id="turn", background=True)
+    workers = [scene.start_worker() for _ in range(1 if fault != "worker and server" else 2)]
+    await scene.until(lambda: set(scene.ledger) >= BEGUN)
+    if dies:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    if fault != "worker":
+        scene.server.kill()
+    # Nobody can be told of it now, or nobody is there.
+    runs["later"] = await runtime.session("later").spawn("look", {"key": "later"}, id="later")
+    scene.go()
+    if dies:
+        scene.start_worker()  # perhaps before its server is there
+    else:
+        await runs["pay"].wait(PATIENCE)
+    if fault != "worker":
+        await asyncio.to_thread(scene.server.start)
+    await scene.until(lambda: scene.ledger["waits k"] == (2 if dies else 1))
+    await runs["waits"].signal("go", 42)
+    (runs["scheduled"],) = await runtime.session("scheduled").runs()
+    outcomes = {name: await run.wait(PATIENCE) for name, run in runs.items()}
+    ended = await turn.wait(PATIENCE)
+    assert ended is not None
+    workflows = await scene.workflows()
+    seen: dict[str, Any] = {
+        name: [outcome.value, outcome.failure and outcome.failure.code, workflows[runs[name].id] == COMPLETED]
+        for name, outcome in outcomes.items()
+    }
+    return seen | {
+        "turn": [ended.text, ended.status, workflows["turn"] == COMPLETED],
+        "ledger": scene.ledger,
     }
 
 
-@pytest.mark.promise("ENG-04")
-async def test_a_server_that_is_killed_and_restarted_is_not_noticed_by_tools(scene: Scene):
-    async with scene.open() as runtime:
-        runs = await start_runs(runtime)
-        scene.start_worker()
-        await scene.until(lambda: set(scene.ledger) >= BEGUN)
-        scene.server.kill()
-        later = await runtime.session("s").spawn("look", {"key": "later"}, id="later")  # nobody can be told now
-        scene.go()
-        assert [outcome.value for outcome in await outcomes_of(runs[:3])] == ["paid k", "saw k", "stepped k"]
-        scene.server.start()
-        await runs[3].signal("go", 42)
-        assert [outcome.value for outcome in await outcomes_of([runs[3], later])] == ["k got 42", "saw later"]
-        assert set((await scene.workflows()).values()) == {WorkflowExecutionStatus.COMPLETED}
-    assert scene.ledger == dict.fromkeys([*BEGUN, "look later"], 1)
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
+    """The round of a fault, which is played once, also where several processes of the test run share its cells."""
+    return functools.cache(
+        lambda fault: play_once(tmp_path_factory, "temporal", fault, lambda f: asyncio.run(play(fault, f)))
+    )
 
 
-@pytest.mark.promise("ENG-04")
-async def test_server_and_workers_killed_together_lose_and_repeat_nothing(scene: Scene):
-    async with scene.open() as runtime:
-        runs = await start_runs(runtime)
-        workers = [scene.start_worker(), scene.start_worker()]
-        await scene.until(lambda: set(scene.ledger) >= BEGUN)
-        for worker in workers:
-            worker.kill()
-        scene.server.kill()
-        scene.go()
-        scene.start_worker()  # before its server is there
-        scene.server.start()
-        await scene.until(lambda: scene.ledger["waits k"] == 2)
-        await runs[3].signal("go", 42)
-        paid, seen, stepped, waited = await outcomes_of(runs)
-        await scene.workflows()
-    assert paid.failure is not None
-    assert paid.failure.code == "interrupted"
-    assert (seen.value, stepped.value, waited.value) == ("saw k", "stepped k", "k got 42")
-    assert scene.ledger == {"pay k": 1, "look k": 2, "first k": 1, "second k": 2, "before k": 1, "waits k": 2}
-
-
-@pytest.mark.promise("ENG-04", "TURN-03")
-async def test_a_turn_of_a_killed_worker_is_brought_to_the_next(scene: Scene):
-    async with scene.open() as runtime:
-        turn = await runtime.session("s").start_turn("Go.", id="t", background=True)
-        first = scene.start_worker()
-        await scene.until(lambda: scene.ledger["pay in a turn"] == 1)
-        first.kill()
-        first.wait()
-        scene.go()
-        scene.start_worker()
-        outcome = await turn.wait(PATIENCE)
-        assert await scene.workflows() == {"t": WorkflowExecutionStatus.COMPLETED}
-    assert outcome is not None
-    assert (outcome.status, outcome.text) == ("answered", "Done.")
-    assert scene.ledger == {"model 0": 1, "pay in a turn": 1, "model 1": 1}
+@pytest.mark.promise("ENG-04", "PROC-04", "TURN-03")
+@pytest.mark.parametrize("work", WORKS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_nothing_is_lost_or_repeated_after_a_kill_of(seen, fault, work):
+    told = seen(fault)
+    dies, ledger = fault != "server", told["ledger"]
+    twice = 2 if dies else 1
+    ends = {
+        "look": "saw k",
+        "stepped": "stepped k",
+        "waits": "k got 42",
+        "ends": "ended k",
+        "later": "saw later",
+    }
+    lines = {
+        "pay": {"pay k": 1},
+        "look": {"look k": twice},
+        "stepped": {"first k": 1, "second k": twice},
+        "waits": {"before k": 1, "waits k": twice},
+        "ends": {"ends k": 1},
+        "later": {"look later": 1},
+        "scheduled": {"pay scheduled": 1},
+        "turn": {"model 0": 1, "pay in a turn": 1, "model 1": 1},
+    }
+    assert {line: ledger.get(line) for line in lines[work]} == lines[work]
+    if work == "turn":
+        assert told[work] == ["Done.", "answered", True]
+    elif work in ends:
+        assert told[work] == [ends[work], None, True]
+    else:
+        paid = f"paid {'k' if work == 'pay' else work}"
+        assert told[work] == ([None, "interrupted", False] if dies else [paid, None, True])
