@@ -18,7 +18,9 @@ from bench.sections.peers import divide
 from bench.servers import postgres_server
 from bench.workload import DURABLE_SIZE, bare_gather
 
-TIMES_CHEAPER = 40
+TIMES_CHEAPER = {"readonly": 40}
+"""By kind of tool. A step of DBOS runs again after a crash, as a call of a readonly tool does; a default tool is marked
+before it runs, which DBOS does not do, and is shown for comparison."""
 DBOS = DURABLE_PEERS[0]
 VARIANTS = (Variant("readonly", "full"), Variant("default", "full"))
 
@@ -46,10 +48,11 @@ def compared(url: str, quick: bool) -> Iterator[Line]:
     for variant in VARIANTS:
         ours = Pairing.from_json(mine[variant.name])
         yield Line.paired(f"toolwright, {variant.name}", ours)
+        least = TIMES_CHEAPER.get(variant.kind)
         yield Line(
             f"{DBOS.title} / toolwright, {variant.name}",
             ratio=divide(theirs.ratio, ours.ratio),
-            target=Target("ratio", TIMES_CHEAPER, at_least=True),
+            target=None if least is None else Target("ratio", least, at_least=True),
         )
 
 

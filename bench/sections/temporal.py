@@ -29,7 +29,7 @@ from toolwright.testing import FunctionModel
 
 CALLS = 100
 MOST = 1.10
-"""The most that 100 calls cost in one activity, in workflows with one activity that does nothing."""
+"""The most that 100 calls cost, in one activity or in a turn, in workflows with one activity that does nothing."""
 HISTORY = 100.0
 """KiB of history that a turn or batch may have."""
 NUMBERS = itertools.count()
@@ -43,7 +43,7 @@ def section(quick: bool, earlier: Mapping[str, Report]) -> Report:
         return Report("temporal", "toolwright on Temporal", [Line("temporal", error=str(error))])
     lines = [
         Line.paired(f"a batch of {CALLS} calls in one activity", _pairing(found, "batch"), target=MOST, unit="µs"),
-        Line.paired(f"a turn of {CALLS} calls, brought by the driver", _pairing(found, "turn"), unit="µs"),
+        Line.paired(f"a turn of {CALLS} calls, brought by the driver", _pairing(found, "turn"), target=MOST, unit="µs"),
         *(
             Line(f"history of a {kind} of {CALLS} calls", value, "KiB", target=Target("value", HISTORY, " KiB"))
             for kind, value in found["history"].items()
