@@ -178,10 +178,11 @@ class MemoryStore:
         if not others:
             return []
         return [
-            Holder(key, call.owner, call.entry.intent.parent, call.entry.intent.queued_at, call.claims)
+            Holder(key, call.owner, intent.parent, intent.queued_at, intent.position, call.claims)
             for key, call in self._calls.items()
             if call.owner in others and call.entry is not None and call.entry.outcome is None
             if key.session in sessions and call.claims != NO_CLAIMS
+            for intent in (call.entry.intent,)
         ]
 
     def _count_crash(self, call: CallRow, entry: Entry, may_rerun: bool) -> None:

@@ -25,6 +25,9 @@ log = logging.getLogger("toolwright.calls")
 
 FIRST_LOOK, LONGEST_LOOK = 0.01, 0.25
 """Seconds between two looks: at first, and at most. Each pause is half as long again as the one before."""
+UNSURE = 5.0
+"""Seconds within which clocks do not tell which of two other processes came first. A nested call that has waited so
+long for the same calls is refused if it could never start in one of the two orders."""
 MOST_AHEAD = 1_000
 """How many calls in the way of another one are looked at to find calls that wait for each other."""
 
@@ -44,6 +47,8 @@ class Elsewhere:
         self._news = news
         self._live = live
         self._waiting: dict[ActiveCall, Callable[[], None]] = {}
+        self._since: dict[ActiveCall, float] = {}  # when a nested one began to wait for the calls that it waits for
+        self._is_unsure = False
         self._by_ticket: dict[Ticket, ActiveCall] = {}  # the same calls, while deadlocks are looked for
         self._others: dict[str, list[Other]] = {}  # by session, as far as somebody waits there
         self._task: asyncio.Task[None] | None = None
@@ -113,6 +118,7 @@ class Elsewhere:
             del self._waiting[call]
         if not self._waiting:
             self._others.clear()
+            self._since.clear()
         return bool(self._waiting)
 
     def _tell(self, asked: Sequence[ActiveCall], others: list[Other]) -> None:
@@ -127,6 +133,8 @@ class Elsewhere:
                 continue  # it was stopped, or started over
             before, there = call.elsewhere or set(), self._others[call.env.session_id]
             call.elsewhere = {other for other in there if other in before or _is_ahead(other, ticket)} or None
+            if call.elsewhere != before:
+                self._since.pop(call, None)
             if call.elsewhere is None:
                 self._waiting.pop(call)()
         self._refuse_deadlocks()
@@ -140,10 +148,18 @@ class Elsewhere:
         for ticket, call in list(self._by_ticket.items()):
             if ticket.parent is None or call not in self._waiting or not call.elsewhere:
                 continue
-            start: Ticket | Other = ticket
-            if not can_end(start, self._needs) and self._reaches_itself(ticket):
+            now = call.env.monotonic()
+            waited = now - self._since.setdefault(call, now)
+            if self._never_starts(ticket, unsure=False) or (
+                waited > UNSURE and self._never_starts(ticket, unsure=True)
+            ):
                 del self._waiting[call]
                 ticket.refuse_deadlock(sorted({other.key.call_id for other in call.elsewhere}))
+
+    def _never_starts(self, ticket: Ticket, *, unsure: bool) -> bool:
+        start: Ticket | Other = ticket
+        self._is_unsure = unsure
+        return not can_end(start, self._needs) and self._reaches_itself(ticket)
 
     def _reaches_itself(self, ticket: Ticket) -> bool:
         seen: set[Ticket | Other] = set()
@@ -175,7 +191,7 @@ class Elsewhere:
         found: list[Ticket | Other] = [
             other
             for other in self._others.get(one.key.session, ())
-            if other is not one and (_is_child(other, one) or _waits(one, other))
+            if other is not one and (_is_child(other, one) or self._waits(one, other))
         ]
         for call in self._live():
             ticket = call.ticket
@@ -185,16 +201,18 @@ class Elsewhere:
                     found.append(ticket)
         return found
 
+    def _waits(self, one: Other, other: Other) -> bool:
+        """True when one call of other processes waits for another one, or may if that is not sure."""
+        if not overlap(one.claims, other.claims) or is_passed_by(other.claims, one):
+            return False
+        if self._is_unsure and one.owner != other.owner and abs(one.at - other.at) < UNSURE:
+            return True
+        # By `at`, `entry` and `position`, which one process gives in its order.
+        return is_passed_by(one.claims, other) or other[2:5] < one[2:5]
+
 
 def _is_child(other: Other, one: Other) -> bool:
     return other.parent == one.key.call_id and other.key.scope == one.key.scope
-
-
-def _waits(one: Other, other: Other) -> bool:
-    """True when one call of other processes waits for another one. Between two of them, clocks tell who came first."""
-    if not overlap(one.claims, other.claims) or is_passed_by(other.claims, one):
-        return False
-    return is_passed_by(one.claims, other) or (other.at, other.entry) < (one.at, one.entry)
 
 
 def _is_ahead(other: Other, ticket: Ticket) -> bool:

@@ -37,13 +37,15 @@ _decode = msgspec.json.Decoder(_Written).decode
 class Other(NamedTuple):
     """A call of another process that stands in the order. One that enters it again is another one.
 
-    `above` are the claims of its ancestors, `at` is when it entered, by the clock of its process.
+    `above` are the claims of its ancestors, `at` is when it entered, by the clock of its process; what entered at once
+    did so by `entry` and `position`.
     """
 
     key: CallKey
     owner: str
     at: float
     entry: int
+    position: int
     parent: str | None
     claims: tuple[Claim, ...]
     above: tuple[Claim, ...]
@@ -68,10 +70,10 @@ def above(ticket: Ticket) -> tuple[Claim, ...]:
 def read_holders(holders: Iterable[Holder]) -> list[Other]:
     """The calls of other processes, with their claims."""
     found = []
-    for key, owner, parent, queued_at, text in map(msgspec.structs.astuple, holders):
-        written = _read(text)
-        at = written.at if written.entry else queued_at
-        found.append(Other(CallKey._make(key), owner, at, written.entry, parent, written.claims, written.above))
+    for one in holders:
+        claims, above, entry, at = msgspec.structs.astuple(_read(one.claims))
+        at = at if entry else one.queued_at
+        found.append(Other(one.key, one.owner, at, entry, one.position, one.parent, claims, above))
     return found
 
 

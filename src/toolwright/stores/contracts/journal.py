@@ -82,12 +82,14 @@ NO_CLAIMS = "-"
 
 
 class Holder(Struct, frozen=True, gc=False):
-    """An unfinished call of another owner that lives, with its claims. `queued_at` is an instant of that owner."""
+    """An unfinished call of another owner that lives, with its claims. `queued_at` is an instant of that owner, and
+    `position` its place in its batch."""
 
     key: CallKey
     owner: str
     parent: str | None
     queued_at: float
+    position: int
     claims: str | None
 
 

@@ -25,7 +25,7 @@ def _names(holders: Sequence[Holder]) -> list[tuple[str, str | None]]:
 
 async def a_batch_is_told_of_the_claims_that_other_owners_had_before(database: Database) -> None:
     first, second, third = await database.open(), await database.open(), await database.open()
-    nested = replace(intent(call("b"), queued_at=7.5), parent="a", claims="for b")
+    nested = replace(intent(call("b"), position=3, queued_at=7.5), parent="a", claims="for b")
     assert (await _begin(first, call("a"), "for a")).others == []
     await first.journal.begin([nested])
     assert _names((await _begin(second, call("c"), None)).others) == [("a", "for a"), ("b", "for b")]
@@ -33,7 +33,7 @@ async def a_batch_is_told_of_the_claims_that_other_owners_had_before(database: D
     assert begun == [None]
     assert _names(begun.others) == [("a", "for a"), ("b", "for b"), ("c", None)]
     (held,) = [holder for holder in begun.others if holder.key == call("b")]
-    assert held == Holder(call("b"), first.journal.owner, "a", 7.5, "for b")
+    assert held == Holder(call("b"), first.journal.owner, "a", 7.5, 3, "for b")
     # What came later is for those that come after it.
     assert _names((await _begin(first, call("e"), "for e")).others) == [("c", None), ("d", "for d")]
 

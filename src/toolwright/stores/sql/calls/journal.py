@@ -86,7 +86,7 @@ _KEEP = put("effects", (*CallKey._fields, "label"), Kept.__struct_fields__[1:])
 _TRACE = insert_if_new("traces", (*CallKey._fields, "trace"))
 _START = f"UPDATE calls SET started_at = ? {_OWN}"
 _HOLD = f"UPDATE calls SET claims = ? {_OWN}"
-_HOLDING = "SELECT session, scope, call_id, owner, parent, queued_at, claims FROM "
+_HOLDING = "SELECT session, scope, call_id, owner, parent, queued_at, position, claims FROM "
 # Not `owner <> ?2`, which would read all unfinished calls that this owner has in the session.
 # Those with the claims of a parallel call are left out by the third value, where only parallel calls ask.
 _OTHERS = " UNION ALL ".join(
@@ -99,7 +99,7 @@ _BUNDLED_OTHERS = (
 )
 # With a row without an id for each bundle of others: one statement, where nearly always nothing is found.
 _OTHERS_AND_BUNDLES = (
-    f"{_OTHERS} UNION ALL SELECT session, scope, NULL, owner, NULL, queued_at, NULL FROM bundles"
+    f"{_OTHERS} UNION ALL SELECT session, scope, NULL, owner, NULL, queued_at, 0, NULL FROM bundles"
     " WHERE session = ?1 AND owner <> ?2"
 )
 _FINISH = (
