@@ -12,13 +12,15 @@ import faulthandler
 import json
 import os
 import signal
-from collections.abc import Awaitable, Callable
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from toolwright import Pending, Policy, Runtime, Tool, ToolCall, ToolContext, ToolwrightError, crash_seams, tool
+from toolwright import App, Pending, Policy, Runtime, Tool, ToolCall, ToolContext, ToolwrightError, crash_seams, tool
 from toolwright.clock import SystemClock, Timer
+from toolwright.errors import ScheduleError
 from toolwright.testing import FunctionModel, hear, note, say
 
 POINTS = (
@@ -231,9 +233,11 @@ async def do(runtime: Runtime, point: str, work: str) -> list[Any]:
         outcome = await run.wait()
     elif kind == "schedule":
         session = runtime.session("schedule")
-        if not await session.schedules():
-            at = datetime.fromtimestamp(runtime_now(runtime) + 0.5, UTC).isoformat()
-            await session.schedule(name, given, at=at)
+        lead = 0.5
+        while not await session.schedules():
+            with contextlib.suppress(ScheduleError):  # on a busy machine it is past by now
+                await session.schedule(name, given, at=soon(runtime, lead))
+            lead *= 2
         while not (runs := await session.runs()):  # noqa: ASYNC110 - another process may start it
             await asyncio.sleep(0.05)
         outcome = await runs[0].wait()
@@ -250,8 +254,8 @@ async def do(runtime: Runtime, point: str, work: str) -> list[Any]:
     return [outcome.status, outcome.value, None if failure is None else failure.code]
 
 
-def runtime_now(runtime: Runtime) -> float:
-    return runtime._parts.shared.clock.now()
+def soon(runtime: Runtime, seconds: float) -> str:
+    return datetime.fromtimestamp(runtime._parts.shared.clock.now() + seconds, UTC).isoformat()
 
 
 async def decide(runtime: Runtime, gate: Gate | None = None) -> None:
@@ -278,19 +282,22 @@ def options_of(gate: Gate, point: str, clock: SettableClock) -> Any:
     }
 
 
-async def holder(url: str, point: str) -> None:
-    """Do all work, stop at the point until it is told to go, and say how each ended."""
+async def holder(url: str, point: str, served: bool) -> None:
+    """Do all work, stop at the point until it is told to go, and say how each ended.
+
+    Where it is `served`, the process is a server, and what it works on are requests.
+    """
     faulthandler.register(signal.SIGUSR1)
     gate, clock = Gate(point), SettableClock()
     # By its module: the object would be copied with this function.
     crash_seams.crash_seams.commits = None
     crash_seams.crash_seams.store = lambda store: gated(gate, store)
-    async with Runtime.open(url, **options_of(gate, point, clock)) as runtime:
+    async with serving(url, gate, point, clock) if served else running(url, gate, point, clock) as (runtime, start):
         say(["owner", runtime._parts.storage.store.owner, None])
 
         async def one(work: str) -> None:
             try:
-                ended = await do(runtime, point, work)
+                ended = await start(work)
                 if WORKS[work].kind == "batch":
                     await gate.reach("at the end", work)
                 say(["ended", work, ended])
@@ -307,6 +314,66 @@ async def holder(url: str, point: str) -> None:
         for task in (*tasks, person):
             task.cancel()
         await asyncio.wait([*tasks, person])
+
+
+Start = Callable[[str], Awaitable[Any]]
+"""Starts a work, and returns how it ended."""
+
+
+@contextlib.asynccontextmanager
+async def running(url: str, gate: Gate, point: str, clock: SettableClock) -> AsyncIterator[tuple[Runtime, Start]]:
+    async with Runtime.open(url, **options_of(gate, point, clock)) as runtime:
+        yield runtime, lambda work: do(runtime, point, work)
+
+
+@contextlib.asynccontextmanager
+async def serving(url: str, gate: Gate, point: str, clock: SettableClock) -> AsyncIterator[tuple[Runtime, Start]]:
+    """The same as a server over HTTP, and a client of it."""
+    import httpx
+    import uvicorn
+
+    from toolwright.http import create_app
+    from toolwright.http.access.caller import Caller
+    from toolwright.http.connections import server_config
+
+    async def everyone(connection: Any) -> Caller:
+        return Caller("root", frozenset({"admin"}))
+
+    options = options_of(gate, point, clock)
+    opening = {name: options.pop(name) for name in ("worker", "clock")}
+    service = create_app(App(**options), url, authenticate=everyone, **opening)
+    runtime = await service.open()
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(server_config(service, lifespan="off"))
+    server_task = asyncio.ensure_future(server.serve(sockets=[listening]))
+    client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}/v1", timeout=300)
+
+    async def ask(work: str, lead: float = 0.5) -> Any:
+        kind, name = WORKS[work]
+        given, session = {"point": point, "work": work}, kind if "turn" not in kind else work
+        disposition = "abandon" if name == "abandon" else "resume"
+        place, body = {
+            "batch": ("batches", {"calls": [{"id": work, "name": name, "arguments": given}], "scope": ""}),
+            "run": ("runs", {"tool": name, "arguments": given, "id": work, "disposition": disposition}),
+            "schedule": ("schedules", {"tool": name, "arguments": given, "at": soon(runtime, lead)}),
+        }.get(kind, ("turns", {"message": "Go.", "id": work}))
+        answer = await client.post(
+            f"/sessions/{session}/{place}",
+            json=body,
+            headers={"Idempotency-Key": f"{work} {lead}"}
+            | ({"Prefer": "respond-async"} if kind == "background-turn" else {}),
+        )
+        if "is in the past" in answer.text:
+            return await ask(work, 2 * lead)
+        if answer.status_code >= 400:
+            raise ToolwrightError(answer.text)
+        return await do(runtime, point, work)
+
+    yield runtime, ask
+    server.should_exit = True
+    await server_task
+    await client.aclose()
+    await service.close()
 
 
 async def onlooker(urls: dict[str, str], ahead: float) -> None:

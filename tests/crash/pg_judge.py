@@ -9,8 +9,7 @@ from tests.crash.pg_rounds import TAKEN_OVER
 
 RERUN = ("rerun", "steps", "probe")
 """Tools that another process may run again, or find out about; all others run once at most."""
-STOOD_BEFORE_ITS_END = ("in a commit", "after a commit")
-FENCED = tuple(fault for fault in TAKEN_OVER if fault != "process killed")
+FENCED = tuple(fault for fault in TAKEN_OVER if "killed" not in fault)
 """Faults after which the former owner goes on, and must find that its work is no longer its own."""
 
 

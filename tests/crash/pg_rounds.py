@@ -32,6 +32,8 @@ LONG = LEASE + 2.0
 SHORT = LEASE / 5
 """Seconds that are shorter, by far, also where a sign of life was given a while ago."""
 
+MODULES = ("toolwright.stores.postgres.scheme", "toolwright.http.service", "uvicorn")
+"""Those that the process imports which starts the programs."""
 Seen = dict[str, Any]
 """What a round saw, as JSON: by point and work, the lines of the ledger, and what the programs said."""
 
@@ -39,11 +41,12 @@ Seen = dict[str, Any]
 class Round:
     """One fault, which hits a program at each point."""
 
-    def __init__(self, folder: Path, zygote: Zygote, servers: list[PostgresServer], ahead: float = 0.0) -> None:
+    def __init__(self, folder: Path, zygote: Zygote, servers: list[PostgresServer], fault: str) -> None:
         self.servers = servers
         self._stack = ExitStack()
         self._kit = self._stack.enter_context(CrashKit(folder, zygote=zygote))
-        self._ahead = ahead
+        self._ahead = 7200.0 if fault == "clock set" else 0.0
+        self._served = fault == "server killed"
         self.schemas = {point: f"{folder.name}_{point}".replace(" ", "_").replace("-", "_") for point in POINTS}
         self.proxies: dict[str, list[TcpProxy]] = {}
         self.holders: dict[str, Running] = {}
@@ -66,7 +69,7 @@ class Round:
             proxies = [self._stack.enter_context(TcpProxy(server.port)) for server in self.servers]
             self.proxies[point] = proxies
             url = self.url(point, [proxy.port for proxy in proxies], "holder")
-            self.holders[point] = self._kit.start(holder, url=url, point=point)
+            self.holders[point] = self._kit.start(holder, url=url, point=point, served=self._served)
         for point, running in self.holders.items():
             at: set[str] = set()
             while at != set(WORKS):
@@ -343,6 +346,7 @@ def set_clock(round: Round) -> None:
 
 FAULTS: dict[str, Callable[[Round], None]] = {
     "process killed": kill,
+    "server killed": kill,
     "database killed": kill_database,
     "replica promoted": promote_replica,
     "connections ended": cut,
@@ -353,7 +357,7 @@ FAULTS: dict[str, Callable[[Round], None]] = {
     "network away for long": lose_network_for_long,
     "clock set": set_clock,
 }
-TAKEN_OVER = ("process killed", "machine asleep", "network away for long")
+TAKEN_OVER = ("process killed", "server killed", "machine asleep", "network away for long")
 """The faults after which another process takes the work over. After all others nobody may."""
 
 
@@ -383,7 +387,7 @@ def play(fault: str, folder: Path, zygote: Zygote, chance: Random | None = None)
     With a `chance`, a fault that programs survive comes at any instant after they went on from their points.
     """
     with servers_for(fault) as servers:
-        round = Round(folder, zygote, servers, ahead=7200.0 if fault == "clock set" else 0.0)
+        round = Round(folder, zygote, servers, fault)
         try:
             round.stand()
             if chance is not None and fault not in TAKEN_OVER:

@@ -25,7 +25,7 @@ from tests.calls.authorise.shell_box import ShellBox
 from tests.calls.authorise.shell_spellings import COMMANDS, WRITES, allowed, command_script, write_script
 from tests.crash.pg_agent import POINTS, WORKS
 from tests.crash.pg_judge import judge
-from tests.crash.pg_rounds import FAULTS, play
+from tests.crash.pg_rounds import FAULTS, MODULES, play
 from tests.crash.story import Story
 from tests.crash.worker_story import WorkerStory
 from tests.loop_watch import MOST_STALL, watch_loop
@@ -103,7 +103,7 @@ def soak_postgres(seconds: float, seed: int | None) -> int:
         fault = chance.choice(list(FAULTS))
         stage = Path(tempfile.mkdtemp(prefix=f"toolwright-soak-{number}-")) / "stage"
         stage.mkdir()
-        with closing(Zygote("toolwright.stores.postgres.scheme")) as zygote:
+        with closing(Zygote(*MODULES)) as zygote:
             try:
                 seen = play(fault, stage, zygote, chance)
                 for point in POINTS:

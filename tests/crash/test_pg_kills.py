@@ -12,7 +12,7 @@ import pytest
 
 from tests.crash.pg_agent import POINTS, WORKS
 from tests.crash.pg_judge import judge
-from tests.crash.pg_rounds import FAULTS, Seen, play
+from tests.crash.pg_rounds import FAULTS, MODULES, Seen, play
 from tests.rounds import play_once
 from toolwright.testing import Zygote
 
@@ -29,7 +29,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Seen]:
 
 
 def with_zygote(fault: str, folder: Path) -> Seen:
-    with closing(Zygote("toolwright.stores.postgres.scheme")) as zygote:
+    with closing(Zygote(*MODULES)) as zygote:
         return play(fault, folder, zygote)
 
 
