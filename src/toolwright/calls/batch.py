@@ -23,7 +23,7 @@ from toolwright.calls.authorise.loop_detection import find_loops
 from toolwright.calls.conclude import end_now
 from toolwright.calls.context import BatchContext, ToolPlan
 from toolwright.calls.early_queue import EarlyQueue
-from toolwright.calls.environment import MOST_BATCHES_BEFORE_YIELD, CallEnvironment
+from toolwright.calls.environment import MOST_CALLS_BEFORE_YIELD, CallEnvironment
 from toolwright.calls.execute.cancel import cancel
 from toolwright.calls.execute.execute import CallTicket, Lane
 from toolwright.calls.execute.timeout import limit_queue, timeout_of
@@ -339,9 +339,9 @@ class Batch(Struct, eq=False):
                 await self._watch().until_end()
             else:
                 env = self.env
-                env.batches_since_yield += 1
-                if env.batches_since_yield >= MOST_BATCHES_BEFORE_YIELD:
-                    env.batches_since_yield = 0
+                env.calls_since_yield += len(self._outcomes)
+                if env.calls_since_yield >= MOST_CALLS_BEFORE_YIELD:
+                    env.calls_since_yield = 0
                     await yield_to_loop()
         except asyncio.CancelledError:
             self.cancel("its caller was cancelled")

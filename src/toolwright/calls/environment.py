@@ -27,8 +27,9 @@ from toolwright.tools.tracing import Tracing
 
 NO_LIFESPAN: Any = object()
 """In the place of dependencies, where the app has no lifespan: None may be the value of one."""
-MOST_BATCHES_BEFORE_YIELD = 8
-"""How many batches that never had to wait may follow each other before other tasks of the loop run."""
+MOST_CALLS_BEFORE_YIELD = 64
+"""How many calls batches may have that ended without waiting, until one lets other tasks of the loop run: about a
+millisecond."""
 SaveOutput = Callable[[CallKey, str, bool], Awaitable[str]]
 """Stores the whole output of a call in a file of its session, once if the journal knows the call, and returns the
 path."""
@@ -43,7 +44,7 @@ class CallEnvironment(Generic[CallT]):
 
     __slots__ = (
         "admission",
-        "batches_since_yield",
+        "calls_since_yield",
         "channel",
         "clock",
         "connected_since",
@@ -148,7 +149,7 @@ class CallEnvironment(Generic[CallT]):
             functools.partial(asyncio.Task, loop=loop) if loop.get_task_factory() is None else loop.create_task
         )
         self.thread_id = threading.get_ident()
-        self.batches_since_yield = 0
+        self.calls_since_yield = 0
         # The task that was lent to calls in this turn of the loop, and that the next call may use.
         self.loan: Any = None
 

@@ -405,9 +405,25 @@ async def test_batches_that_never_wait_leave_the_loop_its_turns(open_runtime):
             await asyncio.sleep(0)
 
     beside = asyncio.create_task(other())
-    for number in range(80):
+    for number in range(320):
         await session.run_batch([ToolCall(name="quick", arguments={"number": number})])
         seen.append(turns)
     beside.cancel()
-    assert seen[-1] >= 80 // 8
-    assert all(later > earlier for earlier, later in zip(seen, seen[8:], strict=False))
+    assert seen[-1] >= 320 // 64
+    assert all(later > earlier for earlier, later in zip(seen, seen[64:], strict=False))
+
+
+@pytest.mark.promise("RUN-08")
+async def test_a_large_batch_that_never_waits_leaves_the_loop_its_turn(open_runtime):
+    @tool(readonly=True)
+    async def quick(number: int) -> int:
+        return number
+
+    runtime = await open_runtime(quick)
+    told: list[str] = []
+    for number in range(3):
+        asyncio.get_running_loop().call_soon(told.append, f"after {number}")
+        await runtime.session("s").run_batch([{"name": "quick", "arguments": {"number": n}} for n in range(100)])
+        told.append(f"batch {number}")
+
+    assert told == ["after 0", "batch 0", "after 1", "batch 1", "after 2", "batch 2"]
