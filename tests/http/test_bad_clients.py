@@ -19,6 +19,8 @@ from toolwright.http.access.limits import Limits
 
 pytestmark = pytest.mark.promise("HTTP-03")
 QUICK = Limits(header_seconds=1.0, body_seconds=0.2, idle_seconds=5.0)
+ONCE = Limits(header_seconds=1.0, body_seconds=0.2, idle_seconds=0.5)
+"""For who sends one request, and waits until the connection is closed."""
 
 
 @asynccontextmanager
@@ -134,7 +136,7 @@ async def test_a_body_beyond_the_limit_is_refused_before_it_is_read() -> None:
     ids=range(14),
 )
 async def test_a_malformed_request_is_refused_and_closed(raw: bytes) -> None:
-    async with server(QUICK) as (found, value):
+    async with server(ONCE) as (found, value):
         async with found.connection() as connection:
             with suppress(ConnectionError):
                 await connection.send(raw)
@@ -181,7 +183,7 @@ async def test_requests_in_a_row_are_answered_in_their_order() -> None:
 
 async def test_a_second_request_that_is_hidden_in_the_body_of_the_first_is_no_request() -> None:
     hidden = b"DELETE /v1/sessions/s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-    async with server(QUICK) as (found, value):
+    async with server(ONCE) as (found, value):
         auth = f"Authorization: Bearer {value}\r\n".encode()
         async with found.connection() as connection:
             both = b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"

@@ -59,7 +59,10 @@ def served(folder: Path, *options: str) -> Iterator[tuple[str, str, subprocess.P
 
 @pytest.mark.promise("HTTP-01", "HTTP-03")
 def test_a_server_answers_to_tokens_and_one_browser_and_ends_by_sigterm(tmp_path: Path) -> None:
-    with served(tmp_path, "--db", "agent.db") as (url, link, program), httpx.Client(base_url=url, timeout=60) as http:
+    with (
+        served(tmp_path, "--db", "agent.db", "--grace", "1") as (url, link, program),
+        httpx.Client(base_url=url, timeout=60) as http,
+    ):
         assert http.get("/v1/ready").json()["status"] == "ready"
         assert http.get("/v1/tools").status_code == 401
         made = CliRunner().invoke(
