@@ -5,13 +5,15 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
+
+from tests.warm_programs import WarmPrograms
 
 APP = Path(__file__).with_name("served_app.py")
 MODES = {"2025-11-25": "legacy", "2026-07-28": "2026-07-28"}
@@ -49,14 +51,22 @@ def command(folder: Path, *options: str) -> tuple[list[str], dict[str, str]]:
     return arguments, {**os.environ, "EFFECTS": str(folder / "effects.txt"), "PYTHONWARNINGS": ""}
 
 
+@pytest.fixture(scope="session")
+def warm() -> Iterator[WarmPrograms]:
+    """Starts servers in processes of their own, with the SDK imported."""
+    with closing(WarmPrograms("toolwright.cli.app", "toolwright.mcp.serve")) as programs:
+        yield programs
+
+
 @pytest.fixture
-def over_stdio(tmp_path: Path) -> Connect:
+def over_stdio(tmp_path: Path, warm: WarmPrograms) -> Connect:
     """Connects a client of the SDK to the app in a process of its own, over stdio."""
 
     @asynccontextmanager
     async def connect(revision: str, *options: str, **of_client: Any) -> AsyncIterator[Client]:
         arguments, environment = command(tmp_path, *options)
-        started = StdioServerParameters(command=sys.executable, args=arguments, env=environment, cwd=tmp_path)
+        python, *words = warm.command
+        started = StdioServerParameters(command=python, args=[*words, *arguments], env=environment, cwd=tmp_path)
         with (tmp_path / "stderr.txt").open("a") as log:
             async with Client(stdio_client(started, errlog=log), mode=MODES[revision], **of_client) as client:
                 yield client
