@@ -10,6 +10,8 @@ import pytest
 
 from toolwright.testing import CrashKit
 
+PARTS = 4
+
 PRELOADED = ("pydantic_ai", "pydantic_ai.models.function", "toolwright.adapters.pydantic_ai", "toolwright.app")
 
 PROGRAM = """
@@ -128,8 +130,9 @@ def require_continued(crashes: CrashKit, acknowledged: dict[str, str], crash_pol
 
 
 @pytest.mark.promise("ADP-01", "ADP-05")
-def test_a_conversation_that_is_killed_at_any_point_continues_with_no_effect_twice(crashes, tmp_path, zygote):
-    points = crashes.points(PROGRAM, crash_policy="fail")[::2]
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_conversation_that_is_killed_at_any_point_continues_with_no_effect_twice(crashes, tmp_path, zygote, part):
+    points = crashes.points(PROGRAM, crash_policy="fail")[2 * part :: 2 * PARTS]
     assert Counter(crashes.ledger) == Counter(name for name in CALLS.values() if not name.startswith("look"))
     kills = 0
     for number, (point, nth) in enumerate(points):
@@ -139,7 +142,7 @@ def test_a_conversation_that_is_killed_at_any_point_continues_with_no_effect_twi
             kills += killed.killed  # how often a program commits depends on time: the last of them may not come
             acknowledged = dict(killed.said[-1][1]) if killed.said and killed.said[-1][0] == "results" else {}
             require_continued(kit, acknowledged, "fail")
-    assert kills >= 30
+    assert kills >= 30 // PARTS
 
 
 @pytest.mark.promise("ADP-05")
