@@ -237,4 +237,4 @@ def _all(store: Any, query: str) -> list[Any]:
 @pytest.mark.parametrize("point", [point for point in ALL_POINTS if point != "before a commit"])
 def test_a_worker_that_stands_still_at_any_point_completes_nothing_twice(crashes, point):
     # Not before a commit: one that holds the file's lock there holds up everybody, whatever the clock says.
-    WorkerStory(crashes, 0, 2, point).play_frozen(AHEAD)
+    WorkerStory(crashes, 0, 2, point).check_frozen(AHEAD)

@@ -142,7 +142,7 @@ def require_valid(messages: list[Any]) -> None:
     assert len(units) == len(set(units)), "a unit is in the history twice"
 
 
-def require_ended(crashes: Any) -> None:
+def check_ended(crashes: Any) -> None:
     """Continue in another process: every turn ends, nothing recorded is paid for again, no effect happens twice."""
     (recorded,) = crashes.run(RECORDED).said
     known: Counter[str] = Counter()
@@ -174,14 +174,14 @@ def test_killed_at_every_crash_point_a_turn_ends_in_the_next_process(crashes, tm
         with type(crashes)(tmp_path_factory.mktemp("turn"), zygote=zygote) as kit:
             # Commits are shared by what comes together: a run may have fewer of them than the one that was counted.
             kit.start_doomed(point, PROGRAM, nth=nth, first=True, asked=ASKED[:1]).wait()
-            require_ended(kit)
+            check_ended(kit)
 
 
 @pytest.mark.promise("TURN-03", "TURN-06")
 @pytest.mark.parametrize("point", ["before a turn is claimed", "after a turn is claimed"])
 def test_killed_when_a_queued_turn_is_claimed_it_ends_in_the_next_process(crashes, point):
     crashes.kill_at(point, PROGRAM, first=True, asked=ASKED)
-    require_ended(crashes)
+    check_ended(crashes)
 
 
 @pytest.mark.promise("TURN-03", "TURN-06")
@@ -195,4 +195,4 @@ def test_killed_at_any_instant_a_turn_ends_in_the_next_process(crashes, tmp_path
                 assert program.hear() == "open"
                 program.listen(chance.uniform(0, 0.06))
                 program.kill()
-            require_ended(kit)
+            check_ended(kit)

@@ -76,7 +76,7 @@ class WorkerStory:
         self._check()
         self._check_end()
 
-    def play_frozen(self, ahead: float) -> None:
+    def check_frozen(self, ahead: float) -> None:
         """Let one worker stand still at the point until another, for which its leases have passed, has done all."""
         assert self._point is not None
         way = "drain" if any(word in self._point for word in DRAINED) else "finish"

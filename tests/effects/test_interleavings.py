@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:R
 BLOCKS = range(FIRST, FIRST + (MANY or 2_500), BLOCK)
 
 
-def play(seed: int) -> None:
+def check(seed: int) -> None:
     world = World(seed)
     try:
         world.play()
@@ -38,4 +38,4 @@ def play(seed: int) -> None:
 @pytest.mark.parametrize("first", [int(ONE)] if ONE else BLOCKS)
 def test_no_order_of_events_breaks_a_promise(first):
     for seed in range(first, first + (1 if ONE else BLOCK)):
-        play(seed)
+        check(seed)

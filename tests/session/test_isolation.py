@@ -99,7 +99,7 @@ async def shown(session: Any) -> list[Any]:
     ]
 
 
-async def play(store: str | Path, steps: list[Any]) -> None:
+async def check(store: str | Path, steps: list[Any]) -> None:
     @tool
     async def use(ctx: ToolContext, operation: list[Any]) -> Any:
         return await do(ctx, *operation)
@@ -132,4 +132,4 @@ async def play(store: str | Path, steps: list[Any]) -> None:
 @given(steps=STEPS)
 def test_whatever_two_sessions_do_neither_sees_or_changes_the_others_things(store: str, steps: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(play(":memory:" if store == "memory" else Path(folder) / "agent.db", steps))
+        asyncio.run(check(":memory:" if store == "memory" else Path(folder) / "agent.db", steps))

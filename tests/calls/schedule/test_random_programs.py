@@ -45,7 +45,7 @@ def policies(limits: tuple[int, ...]) -> st.SearchStrategy[Policy]:
     )
 
 
-def perform(play: Play) -> None:
+def check(play: Play) -> None:
     asyncio.run(asyncio.wait_for(play.run(), 60))
 
 
@@ -60,7 +60,7 @@ many = settings(
 @many
 @given(programs(depth=0, batches=5, calls=6), policies((1, 2, 3, 8)), st.data())
 def test_calls_of_many_batches_overlap_as_far_as_they_may_and_no_further(program, policy, data):
-    perform(Play(program, policy, lambda options: data.draw(st.sampled_from(options))))
+    check(Play(program, policy, lambda options: data.draw(st.sampled_from(options))))
 
 
 @pytest.mark.promise("SCHED-01", "SCHED-03", "SCHED-04", "SCHED-05", "SCHED-06")
@@ -68,7 +68,7 @@ def test_calls_of_many_batches_overlap_as_far_as_they_may_and_no_further(program
 @given(programs(depth=3, batches=4, calls=3), policies((1, 2, 8)), st.data())
 def test_nested_calls_overlap_as_far_as_they_may_and_no_further(program, policy, data):
     play = Play(program, policy, lambda options: data.draw(st.sampled_from(options)))
-    perform(play)
+    check(play)
     event(f"{min(len(play.refused), 3)} calls were refused")
 
 
@@ -107,12 +107,12 @@ def random_policy(chance: random.Random) -> Policy:
     )
 
 
-def perform_many(times: int, depth: int, **options: Any) -> None:
+def check_many(times: int, depth: int, **options: Any) -> None:
     """Play programs that are larger than what hypothesis makes. A failure names the seed that brings it back."""
     for seed in range(1000 * depth, 1000 * depth + times):
         chance = random.Random(seed)
         try:
-            perform(Play(random_program(chance, depth), random_policy(chance), chance.choice, **options))
+            check(Play(random_program(chance, depth), random_policy(chance), chance.choice, **options))
         except BaseException as error:
             error.add_note(f"seed {seed}, depth {depth}")
             raise
@@ -121,11 +121,11 @@ def perform_many(times: int, depth: int, **options: Any) -> None:
 @pytest.mark.promise("SCHED-01", "SCHED-03", "SCHED-04", "SCHED-05", "SCHED-06")
 @pytest.mark.parametrize(("depth", "times"), [(0, 60), (1, 60), (2, 50), (3, 40)])
 def test_large_programs_keep_every_promise(depth, times):
-    perform_many(times, depth)
+    check_many(times, depth)
 
 
 @pytest.mark.promise("SCHED-05", "SCHED-06")
 @pytest.mark.parametrize("depth", [1, 3])
 def test_every_promise_is_kept_too_where_slots_are_kept_for_calls_that_were_passed_over(depth, monkeypatch):
     monkeypatch.setattr("toolwright.calls.schedule.admission.PATIENCE", 0)
-    perform_many(40, depth, keeps_slots=True)
+    check_many(40, depth, keeps_slots=True)
