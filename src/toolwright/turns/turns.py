@@ -62,6 +62,8 @@ LOOK = 5.0
 """Seconds between two looks at a turn of another process, where the store tells nothing of it."""
 NOT_AGAIN = 60.0
 """Seconds for which a worker leaves a turn to others that it could not continue."""
+RETRY = 1.0
+"""Seconds between two attempts to give back a turn, while the store cannot be written to."""
 WRITE_EVERY = 0.1
 """Seconds between two writes of events while a model streams its answer."""
 MOST_LOGS = 1_000
@@ -407,8 +409,14 @@ class SessionTurns:
             error,
             extra=log_fields("turn.not_continued", session=self._core.id),
         )
-        self._turns.cannot(self._core.id)
         failed, self._local = self._local, {}
+        if isinstance(error, StoreError):
+            # The store has it that this process works on them: nobody else would.
+            self._turns.give_back(
+                [(local.id, 0 if local.run is None else local.run.token) for local in failed.values()]
+            )
+        else:
+            self._turns.cannot(self._core.id)
         for local in failed.values():
             local.error = error
             local.run = None
@@ -515,6 +523,7 @@ class Turns:
         self._logs: OrderedDict[str, TurnLog] = OrderedDict()
         self._watcher: asyncio.Task[None] | None = None
         self._models: dict[str, ModelClient] = {}
+        self._giving: set[asyncio.Task[None]] = set()
         self._not_here: dict[str, float] = {}
         self._made: TurnStore | None = None
 
@@ -1044,6 +1053,22 @@ class Turns:
         """A turn of a session cannot continue here, such as for want of its model: leave it to others for a while."""
         self._not_here[session] = self.clock.monotonic() + NOT_AGAIN
 
+    def give_back(self, turns: Sequence[tuple[str, int]]) -> None:
+        """Let any process continue turns, given by their ids and tokens, as soon as the store can be written to."""
+        giving = asyncio.ensure_future(self._give_back(turns))
+        self._giving.add(giving)
+        giving.add_done_callback(self._giving.discard)
+
+    async def _give_back(self, turns: Sequence[tuple[str, int]]) -> None:
+        for id, token in turns:
+            while not self._closing.done():
+                try:
+                    await self.store.release(id, token)
+                    break
+                except StoreError:
+                    await self._first_of(RETRY)
+        self._poke_worker(False)
+
     async def drain(self, bound: float) -> None:
         """Take no turn of others any more, and wait until no turn is worked on here, for `bound` seconds at most.
 
@@ -1081,6 +1106,8 @@ class Turns:
             log.wake()
         for active in list(self._active.values()):
             await active.close()
+        if self._giving:
+            await asyncio.wait(self._giving)
         if self._watcher is not None:
             self._watcher.cancel()
             await asyncio.wait({self._watcher})
