@@ -5,8 +5,9 @@ takes an advisory lock of the store first, alone or, for jobs that are safe besi
 those, the ones that put calls into the order of a session take a lock of the session as well.
 
 A transaction whose connection was lost is repeated on a new one, unless it turns out that it was committed: each writes
-its number into the row of its owner. The same number shows which of the latest transactions that did not wait for the
-disk a crash of the server lost; they are written again.
+its number into the row of its owner. The server may still carry out the earlier try, so the second one of a number is
+refused. The same number shows which of the latest transactions that did not wait for the disk a crash of the server
+lost; they are written again.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ UNSAFE = 1.0
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # A transaction that writes nothing that is stored. Its commit waits until all earlier ones are safe, too.
 _MAKE_SAFE = "SELECT pg_logical_emit_message(true, 'toolwright', '')"
-_NOTE = "UPDATE commits SET number = $1, news = $2 WHERE owner = $3"
+# A number that is not new is refused, as NULL: of two tries of one transaction, one is committed.
+_NOTE = "UPDATE commits SET number = CASE WHEN number < $1 THEN $1 END, news = $2 WHERE owner = $3"
 # A connection that is lost here may live on at the server: what was sent on it arrives later, and it holds its locks.
 _END_FORMER = (
     "SELECT pg_terminate_backend(pid, $2) FROM pg_stat_activity WHERE pid = $1 AND pid <> pg_backend_pid()"
@@ -170,6 +172,7 @@ class Writer:
         synced = synced or bool(self._unsafe and time.monotonic() > self._unsafe_since + UNSAFE)
         self._number += writes
         repeats, self._sent = 0, None
+        unanswered: list[Any] | None = None
         while True:
             connection = self._connect(patience)
             try:
@@ -191,11 +194,16 @@ class Writer:
             except psycopg.Error as error:
                 if is_lost(error) or connection.raw.closed:
                     self._close()
+                    unanswered = self._sent or unanswered
                     if not patience.wait():
                         raise StoreUnavailable(str(store_error(self._address.shown, error))) from error
                     continue
-                self._sent = None
                 self._roll_back(connection, jobs)
+                if self._sent is not None and unanswered is not None and isinstance(error, errors.NotNullViolation):
+                    # The server carried out the earlier try after all, when its client was gone.
+                    results = unanswered
+                    break
+                self._sent = None
                 repeats += 1
                 if not isinstance(error, _REPEATED) or repeats > MOST_REPEATS:
                     raise
