@@ -4,7 +4,8 @@
 generated scripts to a rule and to a real bash, and compares what the one said with what the other did. `ARGS="--bash"`
 gives hostile scripts, and hidden spellings of denied ones, to the `bash` in the box. `ARGS="--calls"` kills a program,
 or gives it an error, at single system calls. `ARGS="--postgres"` plays the kill matrix on PostgreSQL: the faults
-that programs survive come at any instant.
+that programs survive come at any instant. `ARGS="--simulate"` plays histories of
+simulated machines on a simulated PostgreSQL server; with `--machines 50 --orders 500`, larger ones.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from tests.crash.pg_rounds import FAULTS, MODULES, play
 from tests.crash.story import Story
 from tests.crash.worker_story import WorkerStory
 from tests.loop_watch import MOST_STALL, watch_loop
+from tests.simulation import world as simulation
 from toolwright import Runtime
 from toolwright.builtin.bash import BashLimits, bash_tool
 from toolwright.testing import CrashKit, Zygote
@@ -122,6 +124,29 @@ def soak_postgres(seconds: float, seed: int | None) -> int:
     return 0
 
 
+def soak_simulation(seconds: float, seed: int | None, machines: int, orders: int) -> int:
+    """Play histories of simulated machines on one simulated server, until the time is up."""
+    until, histories, commits, virtual = time.monotonic() + seconds, 0, 0, 0.0
+    while True:
+        number = SystemRandom().randrange(1 << 32) if seed is None else seed
+        plan = simulation.Plan.of(number)
+        if machines:
+            plan = simulation.Plan.of(
+                number, machines=machines, orders=orders, faults=max(1, machines // 4), length=60.0
+            )
+        world = simulation.play(plan)
+        if world.ledger.problems:
+            small = simulation.shrunk(plan, 60 if not machines else 10)
+            story = "\n".join([*small.ledger.story[-200:], str(small.plan)])
+            print(f"Seed {number}: {small.ledger.problems[0]}\n{story}", file=sys.stderr)
+            return 1
+        histories, commits, virtual = histories + 1, commits + world.server.commits, virtual + world.loop.time()
+        if seed is not None or time.monotonic() > until:
+            break
+    print(f"{histories} histories, {virtual:.0f} simulated seconds, {commits} transactions; no promise was broken")
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make soak", description="Kill programs at random until the time is up.")
     parser.add_argument("--seconds", type=float, default=600, help="how long (600)")
@@ -132,9 +157,14 @@ def main() -> int:
     parser.add_argument("--bash", action="store_true", help="give hostile scripts to the bash in the box")
     parser.add_argument("--calls", action="store_true", help="kill or fail a program at single system calls")
     parser.add_argument("--postgres", action="store_true", help="play the faults of the kill matrix on PostgreSQL")
+    parser.add_argument("--simulate", action="store_true", help="play histories of simulated machines")
+    parser.add_argument("--machines", type=int, default=0, help="of a simulated history (1 to 3)")
+    parser.add_argument("--orders", type=int, default=100, help="what is asked for in a history of many machines (100)")
     options = parser.parse_args()
     if options.postgres:
         return soak_postgres(options.seconds, options.seed)
+    if options.simulate:
+        return soak_simulation(options.seconds, options.seed, options.machines, options.orders)
     if options.bash:
         return asyncio.run(soak_bash(options.seconds, options.seed))
     if options.calls:
