@@ -10,6 +10,7 @@ import pytest
 
 from tests.support import fail_after
 from toolwright import Policy, ReplaceArguments, Rule, Runtime, Tool, ToolCall, ToolContext, ToolError, tool
+from toolwright.stores.sql.calls.journal import SqlJournalStore
 
 
 async def until(true: Callable[[], object]) -> None:
@@ -468,3 +469,34 @@ async def test_nothing_is_lost_or_overlaps_where_many_batches_of_many_owners_mee
         await asyncio.gather(*(work(n, runtime) for n, runtime in enumerate((*runtimes, runtimes[0]))))
     assert overlaps == []
     assert len(runs) == len(set(runs)) == 4 * 6 * 5
+
+
+@pytest.mark.promise("ENG-03", "SCHED-01")
+async def test_an_answer_that_was_asked_for_before_a_call_waited_does_not_free_it(place, monkeypatch):
+    looks, stale = asyncio.Queue[None](), asyncio.Event()
+    look = SqlJournalStore.holders
+
+    async def look_slowly(store: SqlJournalStore, sessions: Any) -> Any:
+        found = await look(store, sessions)
+        looks.put_nowait(None)
+        await stale.wait()
+        return found
+
+    async with fail_after(20):
+        here, there, floor = await place.open(), await place.open(), place.floor
+        monkeypatch.setattr(SqlJournalStore, "holders", look_slowly)
+        batches = [here.session("s").start_batch([call("a", "write", path="x")])]
+        await floor.has("a")
+        batches.append(there.session("s").start_batch([call("b", "write", path="x")]))
+        await looks.get()  # it knows of a, and is told late
+        batches.append(here.session("s").start_batch([call("c", "write", path="y")]))
+        await floor.has("a", "c")
+        batches.append(there.session("s").start_batch([call("d", "write", path="y")]))
+        await until(lambda: waits(batches[3]))
+        stale.set()
+        await looks.get()  # the next look
+        assert sorted(floor.inside) == ["a", "c"]
+        floor.let_go("a", "b", "c", "d")
+        for batch in batches:
+            await batch
+    assert floor.story.index("c out") < floor.story.index("d in")
