@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 import typer
 
 from tests.docs.pages import BLOCKS, ROOT, STORIES, Block, as_shown
@@ -22,7 +23,7 @@ from toolwright.cli.app import app
 from toolwright.testing import CrashKit, Zygote
 
 ALONE = [block for block in BLOCKS if block.language == "python" and block.page not in STORIES]
-DATA = [block for block in BLOCKS if block.language in ("toml", "ini", "json")]
+DATA = [block for block in BLOCKS if block.language in ("toml", "ini", "json", "yaml")]
 SHELL = [block for block in BLOCKS if block.language == "sh"]
 IN_DOCSTRINGS = [
     snippet
@@ -87,6 +88,8 @@ def test_a_block_of_data_can_be_read(block: Block):
         assert tomllib.loads(block.code)
     elif block.language == "json":
         assert json.loads(block.code) is not None
+    elif block.language == "yaml":
+        assert yaml.safe_load(block.code)
     else:
         parser = configparser.ConfigParser()
         parser.read_string(block.code)
@@ -103,7 +106,7 @@ def test_a_command_of_the_documents_exists_with_its_options(block: Block):
 
 
 def test_every_block_is_of_a_kind_that_is_checked():
-    kinds = {"python", "sh", "toml", "ini", "json", "text", "dockerfile"}  # the last two are shown, and not run
+    kinds = {"python", "sh", "toml", "ini", "json", "yaml", "text", "dockerfile"}  # the last two are shown, and not run
     assert [str(block) for block in BLOCKS if block.language not in kinds] == []
 
 
