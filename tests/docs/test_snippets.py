@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 import typer
+import yaml
 
 from tests.docs.pages import BLOCKS, ROOT, STORIES, Block, as_shown
 from tests.support import fail_after
