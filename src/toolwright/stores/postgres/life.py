@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import socket
 import threading
 import time
@@ -30,6 +31,8 @@ LEASE = 5.0
 """Seconds that a sign of life lasts without its connection."""
 EVERY = 2.4
 """Seconds between two renewals."""
+NOTICED = 0.5
+"""Seconds after which it is noticed that the connection was cut."""
 LOOK = 0.1
 """Seconds between two looks at the others for somebody who waits, while the server tells no news."""
 GRACE = 10.0
@@ -186,7 +189,7 @@ class Life:
 
     def _live(self) -> None:
         while not self._ended:
-            self._hurry.wait(max(0.0, min(self._next_look, self._renewed + EVERY) - time.monotonic()))
+            self._pause()
             if self._ended:
                 return
             self._hurry.clear()
@@ -207,18 +210,29 @@ class Life:
                     self._asked = asked + self._asked
                 self._next_look = time.monotonic() + LOOK
 
+    def _pause(self) -> None:
+        """Wait until it is time to look, somebody asks for it, or the connection is cut."""
+        while (left := self._next_look - time.monotonic()) > 0:
+            if self._hurry.wait(min(left, NOTICED)):
+                return
+            if not self._connection.raw.closed:
+                cut = select.poll()
+                cut.register(self._connection.raw.pgconn.socket, select.POLLIN)
+                if cut.poll(0):  # nothing was asked: the server ends the connection
+                    return
+
     def _show(self, connection: PostgresConnection, *, renew: bool) -> None:
         """See the others, and give a sign of life with it."""
         now = time.monotonic()
         names = list(self._lock_keys)
         high, low = (Integers.of(each[half] for each in self._lock_keys.values()) for half in (0, 1))
         values = (self._owner, Texts.of(names), high, low, int(now < self._spared_until), GRACE)
-        self._next_look = now + EVERY
         if renew:
             rows = connection.run(_RENEW_AND_LOOK, (*values, LEASE, f"{socket.gethostname()} {os.getpid()}")).fetchall()
             self._renewed = now
         else:
             rows = connection.run(_LOOK, values).fetchall()
+        self._next_look = self._renewed + EVERY
         before, self._lock_keys = self._lock_keys, {}
         for name, _, ends, has_lock in rows:
             self._lock_keys[name] = before.get(name) or halves(self._address.lock_key(f"owner {name}"))
