@@ -194,6 +194,7 @@ def simulated(world: Any, chance: random.Random) -> Iterator[None]:
             (job_thread, "queue", threads.queue),
             (life, "threading", threads.threading),
             (life, "time", threads.time),
+            (life, "select", threads.select),
             (life, "Texts", Columns),
             (life, "Integers", Columns),
             (life.Life, "dead_among", dead_among),

@@ -197,6 +197,13 @@ class Server:
             lock.holders = [pair for pair in lock.holders if pair[0] is not session]
             lock.queue = [pair for pair in lock.queue if pair[0] is not session]
             self._wake(lock)
+        if silent:
+            self.loop.call_later(IDLE, self._be_noticed, session)  # by the keepalives of the client
+        else:
+            session.socket.ring()
+
+    def _be_noticed(self, session: Session) -> None:
+        session.silent = False
         session.socket.ring()
 
     def hang_up(self, machine: Any, *, silent: bool) -> None:

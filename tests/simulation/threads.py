@@ -35,6 +35,7 @@ class Threads:
         )
         self.queue = SimpleNamespace(SimpleQueue=lambda: SimpleQueue(self), Empty=queue.Empty)
         self.time = SimpleNamespace(monotonic=loop.time, sleep=self.sleep, time=lambda: clock_of(loop))
+        self.select = SimpleNamespace(poll=Poll, POLLIN=1)
         self.selectors = SimpleNamespace(DefaultSelector=lambda: Selector(self), EVENT_READ=1)
         self.os = SimpleNamespace(pipe=lambda: (pipe := Readable(self), pipe), write=_write, close=_close)
 
@@ -230,6 +231,19 @@ def _write(pipe: Readable, data: bytes) -> None:
 
 def _close(pipe: Readable) -> None:
     pass
+
+
+class Poll:
+    """A `select.poll` that does not wait."""
+
+    def __init__(self) -> None:
+        self._watched: list[Readable] = []
+
+    def register(self, watched: Readable, events: int) -> None:
+        self._watched.append(watched)
+
+    def poll(self, timeout: int) -> list[Readable]:
+        return [one for one in self._watched if one.ready]
 
 
 class Selector:
