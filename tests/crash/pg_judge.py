@@ -55,7 +55,9 @@ def judge_takeover(fault: str, point: str, work: str, cell: dict[str, Any]) -> N
     done = status == "answered" and code is None if "turn" in kind else status == "success"
     cut_off = code == "interrupted"
     assert done or cut_off, f"it ended in another way: {cell}"
-    if cell["committed"] or point in ("before it begins", "in a wait", "at the end"):
+    # Its approval may come in time for its tool to begin.
+    approved = point == "in a wait" and tool == "approved" and tools == 1
+    if cell["committed"] or (point in ("before it begins", "in a wait", "at the end") and not approved):
         assert done, f"a stored outcome, or an acknowledged resolution, is lost: {cell}"
     if point in ("in a tool", "in a step"):
         may_run_again = tool in RERUN and not (point == "in a step" and tool == "steps")
