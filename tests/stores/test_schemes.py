@@ -87,6 +87,39 @@ async def test_what_names_no_store_is_refused(location):
         await open_store(location)
 
 
+@pytest.mark.parametrize("open", [open_store, inspect_store])
+@pytest.mark.parametrize(
+    "location",
+    [
+        "postgresql:/u:SEKRIT@127.0.0.1:1/x",
+        "postgresql:u:SEKRIT@h",
+        " postgresql://u:SEKRIT@127.0.0.1:1/x",
+        "host=127.0.0.1 port=1 password=SEKRIT",
+        "sslmode=require password=SEKRIT",
+        "postgresql://127.0.0.1:1/x?passwrd=SEKRIT",
+    ],
+)
+async def test_an_address_with_a_slip_makes_no_file_and_shows_no_password(open, location, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    async def look() -> None:
+        found = open(location)
+        await (found if open is open_store else found.stats())
+
+    with pytest.raises(StoreError, match=r"postgresql://|not usable") as refused:
+        await look()
+
+    assert "SEKRIT" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_file_may_have_the_name_of_an_option(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    await (await open_store("./host=1.db")).close()
+
+    assert (tmp_path / "host=1.db").exists()
+
+
 @pytest.mark.parametrize("name", ["", "a b", "7up", None])
 def test_a_name_that_is_no_scheme_is_refused(shelves: ShelfScheme, name):
     with pytest.raises(StoreError, match="is not usable; use letters, digits"):

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Literal
 from toolwright.clock import Clock
 from toolwright.errors import StoreError
 from toolwright.extras import require_extra
-from toolwright.stores.contracts.scheme import SCHEME_NAME, StoreOptions, StoreScheme, is_url, without_password
+from toolwright.stores.contracts.scheme import (
+    SCHEME_NAME,
+    StoreOptions,
+    StoreScheme,
+    is_misspelt,
+    is_url,
+    without_password,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,6 +100,11 @@ def find_scheme(location: object) -> tuple[StoreScheme, str]:
         raise StoreError(f"The store {shown!r} is not usable; use the path of a file, ':memory:', or a Store")
     if text == MEMORY:
         raise StoreError("A store in memory is its runtime's alone; use the path of a file, or a URL")
+    if is_misspelt(text):
+        raise StoreError(
+            "The store looks like the address of a PostgreSQL server, and is none (it is not shown, for it may hold a "
+            "password); write postgresql://user@host/database, or ./ before the path of a file"
+        )
     name = text.partition("://")[0].lower() if is_url(text) else "sqlite"
     scheme = schemes.get(name) or _load(name)
     if scheme is None:

@@ -16,6 +16,12 @@ from toolwright.stores.contracts.store import Store
 SCHEME_NAME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 SECRET_OPTIONS = frozenset({"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"})
 """The options of a URL whose values are never shown."""
+_LIKE_SECRETS = re.compile(r"pass|pwd|secret|token|api", re.IGNORECASE)
+_MISSPELT = re.compile(
+    r"\s*postgres(ql)?\s*:|\s+\w+://|\s*(host|hostaddr|user|password|dbname|port|service)\s*=|\s*\w+\s*=.*password\s*=",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Matches what others take for the address of a database: a URL with a slip, and the options of libpq."""
 _QUERY = re.compile(r"\?(?=[\w%]+=)")
 
 
@@ -58,6 +64,11 @@ def is_url(location: str | Path) -> bool:
     return bool(found) and isinstance(location, str) and bool(SCHEME_NAME.fullmatch(scheme))
 
 
+def is_misspelt(location: str | Path) -> bool:
+    """True for a text that is no URL, and was meant as the address of a server: its name may hold a password."""
+    return not is_url(location) and _MISSPELT.match(str(location)) is not None
+
+
 def file_of(location: str | Path) -> Path | None:
     """The file that a location names; None for the URL of a store that is not a file."""
     text = str(location)
@@ -71,6 +82,8 @@ def without_password(location: str | Path) -> str:
     password should have been encoded and was not.
     """
     text = str(location)
+    if is_misspelt(text):
+        return "…"
     scheme, _, rest = text.partition("://")
     if not is_url(text) or scheme.lower() == "sqlite":
         return text
@@ -80,7 +93,9 @@ def without_password(location: str | Path) -> str:
     if "@" in place:
         place = f"…@{place.rpartition('@')[2]}"
     pieces = [piece.partition("=") for piece in query.split("&")]
-    shown = "&".join(
-        f"{name}{mark}{'…' if unquote(name).lower() in SECRET_OPTIONS else value}" for name, mark, value in pieces
-    )
+    shown = "&".join(f"{name}{mark}{'…' if _is_secret(unquote(name)) else value}" for name, mark, value in pieces)
     return f"{scheme}://{place}{'?' if options else ''}{shown}"
+
+
+def _is_secret(option: str) -> bool:
+    return option.lower() in SECRET_OPTIONS or _LIKE_SECRETS.search(option) is not None
