@@ -31,7 +31,7 @@ async def let_write(store: SqliteStore, may: bool) -> None:
 
 def queued_writes(store: SqliteStore) -> int:
     """How much was asked of the store that its thread has not yet taken up."""
-    return store._writer.queued
+    return store._writer.jobs.queued
 
 
 def drop_locks(store: SqliteStore) -> None:

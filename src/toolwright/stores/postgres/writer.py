@@ -12,11 +12,9 @@ lost; they are written again.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Collection
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import psycopg
 from psycopg import errors
@@ -27,10 +25,8 @@ from toolwright.stores.postgres.address import Address
 from toolwright.stores.postgres.connection import NeedsAlone, PostgresConnection
 from toolwright.stores.postgres.faults import is_lost, store_error
 from toolwright.stores.postgres.listener import channel_of, notice
-from toolwright.stores.sql.connection import Connection
 from toolwright.stores.sql.job_thread import Job, JobThread, deliver
 
-T = TypeVar("T")
 Sync = Literal["full", "normal"]
 PATIENCE = 30.0
 """Seconds that a server which is away is waited for."""
@@ -86,54 +82,8 @@ class Writer:
         self._connection: PostgresConnection | None = None if reader else address.connect()
         self._reader = reader
         commit = self._carry_out if seam is None else seam.around(self._carry_out)
-        self._jobs = JobThread(address.shown, commit, self._close)
-
-    def do(
-        self,
-        work: Callable[[Connection], T],
-        *,
-        synced: bool = True,
-        shared: bool = False,
-        ordered: Collection[str] = (),
-        quiet: bool = False,
-    ) -> asyncio.Future[T]:
-        """Run `work` inside the next transaction; its result comes when that is committed.
-
-        `shared` is for work that may run beside other such work of other programs, unless both have a session among
-        those of `ordered`. `quiet` is for work that nobody waits for.
-
-        Raises:
-            StoreError: the server refused; nothing of the transaction is there.
-            StoreUnavailable: it did not answer for too long; whether it wrote is not known.
-        """
-        return self._jobs.ask(Job(work, True, synced=synced, shared=shared, ordered=ordered, quiet=quiet))
-
-    def read(self, work: Callable[[Connection], T]) -> asyncio.Future[T]:
-        """Run `work`, which changes nothing, after all earlier requests.
-
-        Raises:
-            StoreError: the store could not be read.
-            StoreUnavailable: the server did not answer for too long.
-        """
-        return self._jobs.ask(Job(work, False))
-
-    def read_settled(self, work: Callable[[Connection], T]) -> asyncio.Future[T]:
-        """As `read`, at a moment in which no other program writes: whatever is committed later has later numbers."""
-        return self._jobs.ask(Job(work, False, settled=True))
-
-    @property
-    def queued(self) -> int:
-        """How many jobs wait for the thread."""
-        return self._jobs.queued
-
-    @property
-    def closed(self) -> bool:
-        """True when no more jobs are taken."""
-        return self._jobs.closed
-
-    async def close(self) -> None:
-        """Commit the queued changes and close the connection."""
-        await self._jobs.close()
+        self.jobs = jobs = JobThread(address.shown, commit, self._close)
+        self.do, self.read, self.read_settled, self.close = jobs.do, jobs.read, jobs.read_settled, jobs.close
 
     def _close(self) -> None:
         connection, self._connection = self._connection, None

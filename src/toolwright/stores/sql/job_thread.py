@@ -14,10 +14,11 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from toolwright.errors import StoreError
 
+T = TypeVar("T")
 LONGEST_BURST = 0.025
 """Seconds that jobs wait at most for others that the loop is about to add."""
 
@@ -66,7 +67,7 @@ class Between(Protocol):
 
 
 class JobThread:
-    """Jobs in the order in which they were asked for, on a thread of its own.
+    """`JobQueue` on a thread of its own.
 
     `carry_out` does some jobs in one transaction, and delivers their results; `close` is called when all are done.
     `store` is the name of the store in errors.
@@ -92,8 +93,25 @@ class JobThread:
         self._thread = threading.Thread(target=self._work, name="toolwright-journal", daemon=True)
         self._thread.start()
 
-    def ask(self, job: Job) -> asyncio.Future[Any]:
-        """Add a job to the queue."""
+    def do(
+        self,
+        work: Callable[[Any], T],
+        *,
+        synced: bool = True,
+        shared: bool = False,
+        ordered: Collection[str] = (),
+        quiet: bool = False,
+    ) -> asyncio.Future[T]:
+        return self._add(Job(work, True, synced=synced, shared=shared, ordered=ordered, quiet=quiet))
+
+    def read(self, work: Callable[[Any], T]) -> asyncio.Future[T]:
+        return self._add(Job(work, False))
+
+    def read_settled(self, work: Callable[[Any], T]) -> asyncio.Future[T]:
+        """As `read`, at a moment in which no other program writes: whatever is committed later has later numbers."""
+        return self._add(Job(work, False, settled=True))
+
+    def _add(self, job: Job) -> asyncio.Future[Any]:
         if self._closed or self._process != os.getpid():
             job.future.set_exception(self.unusable() or StoreError(f"The store {self._store!r} is closed"))
         else:
@@ -140,11 +158,6 @@ class JobThread:
     def queued(self) -> int:
         """How many jobs wait for the thread."""
         return self._asked - self._taken
-
-    @property
-    def closed(self) -> bool:
-        """True when no more jobs are taken."""
-        return self._closed
 
     async def close(self) -> None:
         """Do the queued jobs, and end the thread."""

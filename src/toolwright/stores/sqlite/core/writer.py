@@ -9,9 +9,9 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 import apsw
 
@@ -29,7 +29,6 @@ from toolwright.stores.sqlite.core.writer_queue import WriterQueue
 
 log = logging.getLogger("toolwright.stores")
 
-T = TypeVar("T")
 Sync = Literal["full", "normal"]
 BUSY = 10_000
 """Milliseconds to wait for another program that locks the file and does not queue."""
@@ -59,7 +58,7 @@ READERS = 1_000
 
 
 class Writer:
-    """The only writer to the file, on a thread of its own."""
+    """`JobQueue` on the only connection that writes to the file, with a thread of its own."""
 
     def __init__(
         self,
@@ -87,35 +86,10 @@ class Writer:
         self._connection = self._open(prepare, sync, vfs)
         commit = self._commit if seam is None else seam.around(self._commit)
         self._news = News(place, self._connection, lambda: self.commits)
-        self._jobs = JobThread(str(path), commit, self._connection.close, _Between(self, self._news))
-
-    def do(
-        self,
-        work: Callable[[SqliteConnection], T],
-        *,
-        synced: bool = True,
-        shared: bool = False,
-        ordered: Collection[str] = (),
-        quiet: bool = False,
-    ) -> asyncio.Future[T]:
-        """Run `work` inside the next transaction; its result comes when that is committed.
-
-        With `synced=False` the commit is not fsynced: it survives a crash of this process, but a power cut may lose it
-        until the next synced commit. One program writes at a time, also where the work could be `shared`, so that
-        everything is `ordered`; and all see that it wrote, also where that was to be `quiet`.
-
-        Raises:
-            StoreError: the store could not write; nothing of the transaction is there.
-        """
-        return self._jobs.ask(Job(work, True, synced=synced))
-
-    def read(self, work: Callable[[SqliteConnection], T]) -> asyncio.Future[T]:
-        """Run `work`, which changes nothing, after all earlier requests; other processes are not delayed.
-
-        Raises:
-            StoreError: the store could not be read.
-        """
-        return self._jobs.ask(Job(work, False))
+        self.jobs = jobs = JobThread(str(path), commit, self._connection.close, _Between(self, self._news))
+        # One program writes at a time, also where the work could be `shared`, so that everything is `ordered`; and all
+        # see that it wrote, also where that was to be `quiet`.
+        self.do, self.read, self.close = jobs.do, jobs.read, jobs.close
 
     async def news(self, after: Cursor | None, patience: float, own: bool) -> Cursor:
         """Wait for news, as `Store.news` does.
@@ -123,28 +97,19 @@ class Writer:
         Raises:
             StoreError: the store is closed, or is closed meanwhile.
         """
-        if fault := self._jobs.unusable():
+        if fault := self.jobs.unusable():
             raise fault
         news = self._news.add(after, own)
-        self._jobs.wake()
+        self.jobs.wake()
         try:
             done, _ = await asyncio.wait({news}, timeout=None if after is None else patience)
             return after if after is not None and not done else await news
         except asyncio.CancelledError:
-            if news.cancelled() and (fault := self._jobs.unusable()):
+            if news.cancelled() and (fault := self.jobs.unusable()):
                 raise fault from None
             raise
         finally:
             news.cancel()
-
-    @property
-    def queued(self) -> int:
-        """How many jobs wait for the thread."""
-        return self._jobs.queued
-
-    async def close(self) -> None:
-        """Commit the queued changes and close the file."""
-        await self._jobs.close()
 
     def _open(self, prepare: Callable[[SqliteConnection], None], sync: Sync, vfs: str | None) -> SqliteConnection:
         try:
