@@ -74,6 +74,7 @@ _END = ("started_at", "finished_at", "status", "outcome")
 _OWN = f"WHERE {KEY} AND owner = ? AND outcome IS NULL"
 _BEGIN = insert("calls", (*INTENT_COLUMNS, "started_at"))
 _RESTRICT = f"UPDATE calls SET authority = ? WHERE {KEY}"
+_TAKE_OVER = f"UPDATE calls SET owner = ?, claims = '{NO_CLAIMS}' WHERE {KEY}"
 _WRITE = insert("calls", (*INTENT_COLUMNS, *_END, "authority"))
 _REFUSE = (
     f"INSERT INTO calls ({', '.join((*INTENT_COLUMNS, *_END))})"
@@ -178,107 +179,81 @@ class SqlJournalStore:
         return len(self._bundles)
 
     def begin(self, intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> Awaitable[Begun]:
-        rows = intent_rows(intents, self.owner)
-        rerun = all(intent.rerun for intent in intents)
-        # All calls of a batch have one scope.
-        scope = intents[0].key.scope if intents else refused[0].scope if refused else ""
-        of_run = scope.startswith(RUN_SCOPE)
-        # The calls of one batch have one authority.
-        authority = intents[0].authority if intents else None
-        traced = [(*intent.key, intent.trace) for intent in intents if intent.trace is not None]
-        sessions = () if of_run else set(map(_session_of, rows))
-        are_parallel = not any(map(_claims_of, rows))
-        bundle, over = (
-            Bundle.of(rows, authority) if rerun and not of_run and self._whole is None else None,
-            [] if of_run else self._bundles.over(),
-        )
-
-        # Calls of a run, and refused ones, need to be looked up while nobody else writes.
-        attempt = None if self._whole is None or of_run or refused else self._whole.begin(intents)
+        batch = _BatchToBegin(intents, refused, self.owner)
+        over = list[Bundle]()
+        if batch.run is None:
+            over = self._bundles.over()
+            if self._whole is None:
+                batch.bundle = Bundle.of(batch.rows, batch.authority) if batch.may_rerun else None
+            elif not refused:  # those need to be looked up while nobody else writes
+                batch.attempt = self._whole.begin(intents)
 
         def work(connection: Connection) -> Begun:
             remove(connection, over)
-            if self._given_up:
-                for intent in intents:
-                    self._given_up.pop(intent.key, None)
-            for session, scope in {bundle.place} if bundle is not None else _places(intent.key for intent in intents):
-                untie(connection, session, scope)
-            # Nearly always none of the calls is there: then they are written without being looked for.
-            if attempt is not None:
-                written = attempt(connection)
-                if written == "known":
-                    return among_known(connection, self._others(connection, sessions, are_parallel))
-                connection.executemany(_TRACE, traced)
-                others = [] if written == "alone" else self._others(connection, sessions, are_parallel)
-                return Begun([None] * len(rows), others)
-            others = self._others(connection, sessions, are_parallel)
-            if bundle is not None and bundle.tie(connection):
-                connection.executemany(_TRACE, traced)
-                note_batch(connection, intents)
-                return Begun([None] * len(rows), others)
-            try:
-                with connection:  # a savepoint
-                    write(connection, rows, intents, others)
-            except connection.conflict:
-                return among_known(connection, others)
-            connection.executemany(_TRACE, traced)
-            return Begun([None] * len(rows), others)
-
-        def write(
-            connection: Connection, rows: Sequence[Row], intents: Sequence[Intent], others: Sequence[Holder]
-        ) -> None:
-            starts = [None if others else intent.starts_at for intent in intents]
-            connection.executemany(_BEGIN, [(*row, at) for row, at in zip(rows, starts, strict=True)])
-            note_batch(connection, intents)
-            _note_starts(connection, [(one.key, at) for one, at in zip(intents, starts, strict=True) if at is not None])
-            if authority is not None:
-                connection.executemany(_RESTRICT, [(authority, *intent.key) for intent in intents])
-
-        def among_known(connection: Connection, others: Sequence[Holder]) -> Begun:
-            known = _find(connection, [intent.key for intent in intents], traced=bool(traced))
-            owners = {entry.owner for entry in known.values() if entry.outcome is None} - {self.owner}
-            dead = self._liveness.dead_among(owners, connection)
-            may_rerun = {intent.key for intent in intents if intent.rerun}
-            if dead == owners:
-                crashes = CrashCounter(connection, intents[0].queued_at if intents else 0.0)
-                for key, entry in known.items():
-                    if entry.outcome is not None:
-                        continue
-                    left = entry.owner in dead
-                    crashed = left and entry.owner != NOBODY
-                    known[key] = replace(
-                        entry,
-                        owner=self.owner,
-                        cut_off=left,
-                        pending=_is_pending(connection, key),
-                        crashes=crashes.count(entry, crashed=crashed, may_rerun=key in may_rerun),
-                    )
-                    connection.execute(
-                        f"UPDATE calls SET owner = ?, claims = ? WHERE {KEY}", (self.owner, NO_CLAIMS, *key)
-                    )
-                new = [intent for intent in intents if intent.key not in known]
-                write(connection, intent_rows(new, self.owner), new, others)
-                # Of a call whose first execution was not traced, the one that continues it is.
-                unfinished = {key for key, entry in known.items() if entry.outcome is None}
-                begun = unfinished | {intent.key for intent in new}
-                connection.executemany(_TRACE, [row for row in traced if row[:3] in begun])
-            return Begun(map(known.get, [intent.key for intent in intents]), others)
-
-        def work_and_look_up(connection: Connection) -> Begun:
-            found = _find(connection, list(refused), "every_call", traced=bool(traced))
-            begun = work(connection)
+            if not refused:
+                return self._begin(connection, batch)
+            found = _find(connection, list(refused), "every_call", traced=bool(batch.traced))
+            begun = self._begin(connection, batch)
             return Begun([*begun, *map(found.get, refused)], begun.others)
 
         # If the power fails, a call that may simply run again is as good as never begun: its outcome was not told.
-        job_of = work_and_look_up if refused else work
-        if of_run:
-            return self._begin_of_run(scope, job_of, not rerun)
-        job = self._writer.do(job_of, synced=not rerun, shared=attempt is not None, ordered=sessions)
-        if bundle is not None:
-            self._bundles.begin(bundle, [intent.key for intent in intents], job)
+        synced = not batch.may_rerun
+        if batch.run is not None:
+            return self._begin_of_run(batch.run, work, synced)
+        job = self._writer.do(work, synced=synced, shared=batch.attempt is not None, ordered=batch.sessions)
+        if batch.bundle is not None:
+            self._bundles.begin(batch.bundle, [intent.key for intent in intents], job)
         if over:
             self._bundles.put_back(over, job)
         return job
+
+    def _begin(self, connection: Connection, batch: _BatchToBegin) -> Begun:
+        """Write the intents. Nearly always none of the calls is there, so they are not looked for first."""
+        if self._given_up:
+            for intent in batch.intents:
+                self._given_up.pop(intent.key, None)
+        for session, scope in batch.places():
+            untie(connection, session, scope)
+        if batch.attempt is not None:
+            written = batch.attempt(connection)
+            others = [] if written == "alone" else self._others(connection, batch.sessions, batch.are_parallel)
+            are_new = written != "known"
+        else:
+            others = self._others(connection, batch.sessions, batch.are_parallel)
+            are_new = batch.write_if_new(connection, others)
+        if not are_new:
+            return self._begin_known(connection, batch, others)
+        connection.executemany(_TRACE, batch.traced)
+        return Begun([None] * len(batch.rows), others)
+
+    def _begin_known(self, connection: Connection, batch: _BatchToBegin, others: Sequence[Holder]) -> Begun:
+        """Take over the unfinished calls that the store knows, and write the new ones; do neither while a living owner
+        has one of them."""
+        intents = batch.intents
+        known = _find(connection, [intent.key for intent in intents], traced=bool(batch.traced))
+        unfinished = {key: entry for key, entry in known.items() if entry.outcome is None}
+        owners = {entry.owner for entry in unfinished.values()} - {self.owner}
+        dead = self._liveness.dead_among(owners, connection)
+        if dead == owners:
+            crashes = CrashCounter(connection, intents[0].queued_at if intents else 0.0)
+            may_rerun = {intent.key for intent in intents if intent.rerun}
+            for key, entry in unfinished.items():
+                left = entry.owner in dead
+                crashed = left and entry.owner != NOBODY
+                known[key] = replace(
+                    entry,
+                    owner=self.owner,
+                    cut_off=left,
+                    pending=_is_pending(connection, key),
+                    crashes=crashes.count(entry, crashed=crashed, may_rerun=key in may_rerun),
+                )
+            connection.executemany(_TAKE_OVER, [(self.owner, *key) for key in unfinished])
+            new = [intent for intent in intents if intent.key not in known]
+            batch.write(connection, intent_rows(new, self.owner), new, others)
+            # Of a call whose first execution was not traced, the one that continues it is.
+            begun = {*unfinished, *(intent.key for intent in new)}
+            connection.executemany(_TRACE, [row for row in batch.traced if row[:3] in begun])
+        return Begun(map(known.get, [intent.key for intent in intents]), others)
 
     def hold(self, claims: Sequence[tuple[CallKey, str]]) -> Awaitable[list[Holder]]:
         sessions, held = {key.session for key, _ in claims}, dict(claims)
@@ -320,9 +295,8 @@ class SqlJournalStore:
             found = [holder for holder in found if holder.owner not in dead]
         return found
 
-    async def _begin_of_run(self, scope: str, work: Callable[[Connection], Begun], synced: bool) -> Begun:
+    async def _begin_of_run(self, id: str, work: Callable[[Connection], Begun], synced: bool) -> Begun:
         """Begin calls of a run while a worker of this owner holds it: a worker that was frozen begins nothing more."""
-        id = scope.removeprefix(RUN_SCOPE)
 
         def held(connection: Connection) -> Begun | None:
             return work(connection) if one(connection, _HELD, (id, self.owner)) is not None else None
@@ -572,6 +546,65 @@ class SqlJournalStore:
 def intent_rows(intents: Iterable[Intent], owner: str) -> list[Row]:
     """The values of `INTENT_COLUMNS` for the calls of an owner."""
     return [(*intent.key, *_of_intent(intent), owner) for intent in intents]
+
+
+class _BatchToBegin:
+    """The intents of a batch, as they are written. All of its calls have one scope and one authority."""
+
+    __slots__ = (
+        "are_parallel",
+        "attempt",
+        "authority",
+        "bundle",
+        "intents",
+        "may_rerun",
+        "rows",
+        "run",
+        "sessions",
+        "traced",
+    )
+
+    def __init__(self, intents: Sequence[Intent], refused: Sequence[CallKey], owner: str) -> None:
+        self.intents = intents
+        self.rows = intent_rows(intents, owner)
+        scope = intents[0].key.scope if intents else refused[0].scope if refused else ""
+        self.run = scope.removeprefix(RUN_SCOPE) if scope.startswith(RUN_SCOPE) else None
+        """The id of the background run that the calls belong to."""
+        self.authority = intents[0].authority if intents else None
+        self.traced = [(*intent.key, intent.trace) for intent in intents if intent.trace is not None]
+        self.sessions = set(map(_session_of, self.rows)) if self.run is None else set[str]()
+        """The sessions in whose order the calls stand; those of a run stand in none."""
+        self.may_rerun = all(intent.rerun for intent in intents)
+        self.are_parallel = not any(map(_claims_of, self.rows))
+        self.bundle: Bundle | None = None
+        self.attempt: BeginAttempt | None = None
+
+    def places(self) -> Iterable[tuple[str, str]]:
+        """The sessions and scopes of the calls."""
+        return _places(intent.key for intent in self.intents) if self.bundle is None else (self.bundle.place,)
+
+    def write_if_new(self, connection: Connection, others: Sequence[Holder]) -> bool:
+        """Write the intents, in one row or in a row for each; False when one of the calls is known."""
+        if self.bundle is not None and self.bundle.tie(connection):
+            note_batch(connection, self.intents)
+            return True
+        try:
+            with connection:  # a savepoint
+                self.write(connection, self.rows, self.intents, others)
+        except connection.conflict:
+            return False
+        return True
+
+    def write(
+        self, connection: Connection, rows: Sequence[Row], intents: Sequence[Intent], others: Sequence[Holder]
+    ) -> None:
+        """Write some of the intents in a row for each. None of the calls starts while others may be before it."""
+        starts = [None if others else intent.starts_at for intent in intents]
+        connection.executemany(_BEGIN, [(*row, at) for row, at in zip(rows, starts, strict=True)])
+        note_batch(connection, intents)
+        _note_starts(connection, [(one.key, at) for one, at in zip(intents, starts, strict=True) if at is not None])
+        if self.authority is not None:
+            connection.executemany(_RESTRICT, [(self.authority, *intent.key) for intent in intents])
 
 
 class Bundles:
