@@ -307,7 +307,7 @@ class SessionTurns:
                         local.run = turns.run(self._core, record, local)
                         if local.cancelled is not None:
                             local.run.stop("cancelled", local.cancelled)
-                    except ToolwrightError:  # such as for want of its model: another process may have that
+                    except ToolwrightError:  # such as a model that is not here: another process may have it
                         await turns.store.release(record.id, record.token)
                         for queued in list(self._local.values()):
                             await turns.store.release(queued.id, 0)
@@ -553,58 +553,66 @@ class Turns:
         """
         self.shared.lifetime.require_open()
         core.require_outside("ask its own session: it would wait for itself")
+        new, form = self._new_turn(core, message, options, background, caller)
+        record = await self.store.add(new, self.message_quota)
+        if record.state in ENDED:
+            return Turn(self, record.id, core.id, form=form)
+        self.wake(core.id)  # The turn that waits is the first of the queue, and perhaps the one that is asked for.
+        active = self._active.get(core.id)
+        local = None if active is None else active.get(new.id)
+        if local is None:
+            if record.owner is None or background:
+                # In memory nobody else can take it. Over a store a worker is wanted: this program may end at any time.
+                self._poke_worker(not self.shared.durable)
+                return Turn(self, new.id, core.id, form=form)
+            if record.state == "queued" and active is None:
+                await self._require_no_blocked_turn(core, record, new)
+            given = options.get("model")
+            own = None if given is None or isinstance(given, str) else given
+            local = LocalTurn(new.id, self.new_log(record), form, own, None if caller is None else caller.above)
+            local.log.has_handle = has_handle
+            # A turn that was there before must be claimed: the process that began it may have died, or still run.
+            new_and_begun = record.state == "running" and record.token == 1 and record.created_at == new.at
+            self._of(core).enter(local, record if new_and_begun else None)
+        return Turn(self, new.id, core.id, local, form)
+
+    def _new_turn(
+        self, core: SessionCore, message: str, options: AskOptions, background: bool, caller: Caller | None
+    ) -> tuple[NewTurn, AnswerForm | None]:
+        """The turn to queue, and the form of its answer.
+
+        Raises:
+            TurnError: the message or an option is not usable.
+        """
         if not isinstance(message, str) or not message.strip():
             raise TurnError(f"The message {message!r:.200} is not usable; use text that is not empty")
         if len(message) > LONGEST_MESSAGE:
             raise TurnError(f"The message has {len(message)} characters; {LONGEST_MESSAGE} are possible", "too_long")
-        given, budget, kind = options.get("model"), options.get("budget"), options.get("answer")
+        given, kind = options.get("model"), options.get("answer")
         model = self.model(given, core.shared.model)
         form = None if kind is None else AnswerForm.of(kind)
-        if budget is not None and not isinstance(budget, Budget):
-            raise TurnError(f"budget={budget!r:.200} is not usable; use Budget(...)")
-        budget = budget or core.shared.turn_defaults.budget
-        if budget.cost is not None and getattr(model, "price", None) is None:
-            raise TurnError(f"The budget has a cost, and the model {model_spec(model)} has no price; give it one")
+        budget = _budget(options, model, core.shared.turn_defaults.budget)
         id = options.get("id")
         id = f"{PREFIX}{uuid7()}" if id is None else require_text("id of a turn", id)
         if not id:
             raise TurnError("id='' is not usable; use text that is not empty, or None for an id of its own")
-        images = options.get("images", ())
-        if images is None:
-            images = ()
-        if not isinstance(images, Sequence) or not all(isinstance(image, Image) for image in images):
-            raise TurnError(f"images={images!r:.200} is not usable; use a list of Image(...)")
-        choice, parallel, longest = (
-            options.get("tool_choice", "auto"),
-            options.get("parallel"),
-            options.get("max_tokens"),
-        )
-        if choice not in ("auto", "required", "none") and (
-            not isinstance(choice, str) or choice not in core.all_tools()
-        ):
-            raise TurnError(
-                f"tool_choice={choice!r:.200} is not usable; use 'auto', 'required', 'none', or the name of a tool"
-            )
-        if parallel is not None and not isinstance(parallel, bool):
-            raise TurnError(f"parallel={parallel!r:.200} is not usable; use True, False or None")
-        if longest is not None and (isinstance(longest, bool) or not isinstance(longest, int) or longest < 1):
-            raise TurnError(f"max_tokens={longest!r:.200} is not usable; use a whole number of at least 1, or None")
-        schema = None if form is None else form.schema
+        images = _images(options)
+        choice, parallel, longest = _generation(options, core)
         if background and not (given is None or isinstance(given, str) or given is core.shared.model):
             raise TurnError(
                 f"A turn for any worker cannot have the model object {model_spec(model)!r:.200}: a worker has only the "
                 "model of its app; give the name of a model, or leave `model` out to use the model of the app"
             )
         stored = TurnOptions(
-            model_spec(model),
-            budget,
-            schema,
-            choice,
-            parallel,
-            longest,
-            is_opened_by_name(model),
-            server_of(model),
-            "" if self.shared.tracing is None else self.shared.tracing.current(),
+            model=model_spec(model),
+            budget=budget,
+            answer_schema=None if form is None else form.schema,
+            tool_choice=choice,
+            parallel=parallel,
+            max_tokens=longest,
+            by_name=is_opened_by_name(model),
+            server=server_of(model),
+            trace="" if self.shared.tracing is None else self.shared.tracing.current(),
         )
         new = NewTurn(
             id=id,
@@ -616,26 +624,7 @@ class Turns:
             caller=None if caller is None else written_caller(caller.key),
             above=None if caller is None else caller.scope,
         )
-        record = await self.store.add(new, self.message_quota)
-        if record.state in ENDED:
-            return Turn(self, record.id, core.id, form=form)
-        self.wake(core.id)  # The turn that waits is the first of the queue, and perhaps the one that is asked for.
-        active = self._active.get(core.id)
-        local = None if active is None else active.get(id)
-        if local is None:
-            if record.owner is None or background:
-                # In memory nobody else can take it. Over a store a worker is wanted: this program may end at any time.
-                self._poke_worker(not self.shared.durable)
-                return Turn(self, id, core.id, form=form)
-            if record.state == "queued" and active is None:
-                await self._require_no_blocked_turn(core, record, new)
-            own = None if given is None or isinstance(given, str) else given
-            local = LocalTurn(id, self.new_log(record), form, own, None if caller is None else caller.above)
-            local.log.has_handle = has_handle
-            # A turn that was there before must be claimed: the process that began it may have died, or still run.
-            new_and_begun = record.state == "running" and record.token == 1 and record.created_at == new.at
-            self._of(core).enter(local, record if new_and_begun else None)
-        return Turn(self, id, core.id, local, form)
+        return new, form
 
     async def ask(self, core: SessionCore, message: str, options: AskOptions) -> TurnOutcome:
         """Run a turn, and return its outcome once it has ended or waits. Cancelling the caller cancels the turn."""
@@ -1050,7 +1039,7 @@ class Turns:
         self._poke_worker(False)
 
     def cannot(self, session: str) -> None:
-        """A turn of a session cannot continue here, such as for want of its model: leave it to others for a while."""
+        """A turn of a session cannot continue here, such as one without its model: leave it to others for a while."""
         self._not_here[session] = self.clock.monotonic() + NOT_AGAIN
 
     def give_back(self, turns: Sequence[tuple[str, int]]) -> None:
@@ -1486,3 +1475,39 @@ def info_of(record: TurnRecord, *, cut_off: bool = False) -> TurnInfo:
         parent_session=None if caller is None else caller[0],
         parent_call_id=None if caller is None else caller[2],
     )
+
+
+# --- the options of a turn
+
+
+def _budget(options: AskOptions, model: ModelClient, default: Budget) -> Budget:
+    budget = options.get("budget")
+    if budget is not None and not isinstance(budget, Budget):
+        raise TurnError(f"budget={budget!r:.200} is not usable; use Budget(...)")
+    budget = budget or default
+    if budget.cost is not None and getattr(model, "price", None) is None:
+        raise TurnError(f"The budget has a cost, and the model {model_spec(model)} has no price; give it one")
+    return budget
+
+
+def _images(options: AskOptions) -> Sequence[Image]:
+    images = options.get("images", ())
+    if images is None:
+        return ()
+    if not isinstance(images, Sequence) or not all(isinstance(image, Image) for image in images):
+        raise TurnError(f"images={images!r:.200} is not usable; use a list of Image(...)")
+    return images
+
+
+def _generation(options: AskOptions, core: SessionCore) -> tuple[str, bool | None, int | None]:
+    """The choice of tools, whether calls may be parallel, and the most tokens of an answer."""
+    choice, parallel, longest = options.get("tool_choice", "auto"), options.get("parallel"), options.get("max_tokens")
+    if choice not in ("auto", "required", "none") and (not isinstance(choice, str) or choice not in core.all_tools()):
+        raise TurnError(
+            f"tool_choice={choice!r:.200} is not usable; use 'auto', 'required', 'none', or the name of a tool"
+        )
+    if parallel is not None and not isinstance(parallel, bool):
+        raise TurnError(f"parallel={parallel!r:.200} is not usable; use True, False or None")
+    if longest is not None and (isinstance(longest, bool) or not isinstance(longest, int) or longest < 1):
+        raise TurnError(f"max_tokens={longest!r:.200} is not usable; use a whole number of at least 1, or None")
+    return choice, parallel, longest
