@@ -359,7 +359,7 @@ class Worker:
         if self.capacity - len(self._held) - self._claiming <= 0:
             return None
         self._claiming += 1
-        # A task of its own: a run that is claimed is begun, also when whoever brought it is cancelled meanwhile.
+        # A task of its own: a claimed run is begun, also when the driver that brought it is cancelled meanwhile.
         claiming = asyncio.ensure_future(self._claim_now(run.id, tools))
         return await asyncio.shield(claiming)
 

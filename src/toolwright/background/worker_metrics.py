@@ -1,4 +1,4 @@
-"""The counters of a worker for Prometheus. Owns their names; whoever serves them needs `prometheus_client`."""
+"""The counters of a worker for Prometheus. Owns their names; serving them needs `prometheus_client`."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class Driver(Protocol):
         ...
 
     async def cancel(self, kind: WorkKind, id: str, reason: str) -> None:
-        """The work was cancelled in the store: show that. The store tells whoever works on it."""
+        """The work was cancelled in the store: show that. The store tells the worker that has it."""
         ...
 
     async def wake(self, kind: WorkKind, id: str) -> None:

@@ -1,7 +1,7 @@
 """News of other processes, for all parts of a runtime. Owns the one task that waits for them, and who is told.
 
-The store knows when another process has written (`Store.news`). Nobody else in a process looks at the store from time
-to time: whoever waits for something of another process listens here, and looks when he is told.
+The store knows when another process has written (`Store.news`). No other part of a process looks at the store from
+time to time: a waiter for something of another process listens here, and looks at the store when it is told to.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 batch only as long as that makes sense: no request waits for a person who does not know of it.
 
 A call that waits in the middle of its code keeps its claims, by design. A batch that comes later and conflicts with it
-is not quiet, as it does not wait for something outside itself; but whoever posted it must hear that nothing will happen
-until the earlier call has its answer.
+is not quiet, as it does not wait for something outside itself; but the client that posted it must hear that nothing
+will happen until the earlier call has its answer.
 """
 
 from __future__ import annotations

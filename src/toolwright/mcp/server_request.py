@@ -128,7 +128,7 @@ class ClientRequest:
         """True where the client does not want the request any more, asked when it ends early.
 
         A connection that is lost is no cancellation, except over HTTP at 2026-07-28: there it is the only way. Within
-        one process, whoever waits for the request is cancelled itself.
+        one process, the task that waits for the request is cancelled itself.
         """
         if (self.modern and self.over_http) or is_in_process(self.context):
             return True

@@ -736,7 +736,7 @@ class SessionCore:
 
 class _AskedByCalls:
     """What the environment of a session asks it for. It does not hold the session, or both would wait for the garbage
-    collector when nobody uses them any more: the batches of a session hold it, and so does whoever uses one."""
+    collector when nobody uses them any more: the batches of a session hold it, and so does the code that uses one."""
 
     __slots__ = ("_core",)
 

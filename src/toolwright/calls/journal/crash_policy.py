@@ -56,7 +56,7 @@ async def recover(call: ActiveCall, past: Past, key: CallKey, store: JournalStor
     else:
         past.recovered = "interrupted"
         give_up(call, interrupted(call.name))
-    if refused is not None and call.answer is refused:  # such as for want of its secret argument
+    if refused is not None and call.answer is refused:  # such as a call without the value of its secret argument
         past.recovered = "interrupted"
         if policy == "rerun" or past.started_at is not None:
             give_up(call, refused)

@@ -128,7 +128,7 @@ async def _end(work: Brought, status: str) -> str:
     if status == "cancelled":
         if workflow.cancellation_reason() is not None:
             raise asyncio.CancelledError
-        await workflow.sleep(CANCELLING)  # whoever cancelled it in the store is about to tell
+        await workflow.sleep(CANCELLING)  # the process that cancelled it in the store cancels this workflow next
     if status in ("failed", "abandoned"):
         raise ApplicationError(
             f"The {work.kind} {work.id!r} has ended as {status!r}; its outcome is in the store",

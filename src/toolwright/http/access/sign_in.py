@@ -83,8 +83,8 @@ class SignIn:
         return await self._tokens()
 
     async def _proved(self, proving: Awaitable[_T], tokens: Tokens, address: str | None) -> _T:
-        """The result of a proof. Somebody who is wrong too often is told so; whoever is right is not held up by it, for
-        many may share an address."""
+        """The result of a proof. An address with too many wrong proofs gets a refusal for further wrong ones; a
+        right proof is always accepted, because many clients may share an address."""
         try:
             return await proving
         except Unauthenticated:

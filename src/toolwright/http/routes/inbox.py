@@ -188,7 +188,7 @@ async def _stands(
 
 
 async def complete_wait(request: ServiceRequest[Completion]) -> dict[str, Any]:
-    """Complete what a call waits for. The key is the authority: whoever has it may do that once."""
+    """Complete what a call waits for. The key is the authority: a client that has it may do that once."""
     key, body, runtime = request.path["key"], request.body, request.runtime
     if (body.value is UNSET) == (body.error is UNSET):
         given = "neither" if body.value is UNSET else "both"

@@ -135,8 +135,8 @@ class Ended(Struct, frozen=True, gc=False):
     `intent`, the call was refused before it could run: the journal gets its intent and its outcome together, unless it
     knows the call by then.
 
-    `rerun` means that the call may simply run again, and that whoever gets its outcome writes something durable before
-    that has a lasting effect: the outcome need not survive a power cut until then, as a crash of the process it must.
+    `rerun` means that the call may simply run again, and that the caller writes something durable before it does
+    anything lasting with the outcome. Until then the outcome need not survive a power cut, but a crash of the process.
     """
 
     key: CallKey

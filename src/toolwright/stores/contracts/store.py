@@ -71,8 +71,8 @@ class Store(Protocol):
         store, for at most `patience` seconds; return the position to continue from.
 
         It is `after` itself where nothing came. Without `after` the present position is returned at once. With `own`
-        the writes of this owner count, too. What came is not told: whoever waits looks for it, and may find that it was
-        not for him. But nothing is missed: all that was written before a position is visible to those who read after
+        the writes of this owner count, too. It does not say what came: a waiter looks for it, and may find that it was
+        not for it. But nothing is missed: all that was written before a position is visible to those who read after
         they were given it. A position holds for this opened store only.
 
         A store that cannot know may return another position again and again, not too often.

@@ -1,7 +1,7 @@
 """The schema of a store in PostgreSQL. Owns making it, checking it, and bringing an older one up to date.
 
 A new schema gets `schema.sql` at once. An older one goes through the files of `migrations`, in the order of their
-versions. All of it happens in one transaction, by whoever opens the store first and may create tables.
+versions. All of it happens in one transaction, by the first process that opens the store and may create tables.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Cursor(Protocol):
 
 
 class Connection(Protocol):
-    """A connection inside of a transaction, which belongs to whoever lets a job run on it.
+    """A connection inside of a transaction, which belongs to the code that lets a job run on it.
 
     As a context manager it is a savepoint: an exception undoes what the block did.
     """

@@ -1,4 +1,4 @@
-"""The contract of whoever runs the jobs of a store. Owns the words; a `Writer` of each store has the thread."""
+"""The protocols for running the jobs of a store. The `Writer` of each store fulfils them, and has the thread."""
 
 from __future__ import annotations
 

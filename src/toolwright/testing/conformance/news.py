@@ -1,4 +1,4 @@
-"""News: whoever waits is told that another owner has written or died, and misses nothing."""
+"""News: a waiter is told that another owner has written or died, and misses nothing."""
 
 from __future__ import annotations
 

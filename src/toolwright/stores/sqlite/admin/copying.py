@@ -178,7 +178,7 @@ class SqliteCopyDatabase:
         return self._opened
 
     def _hold_whole(self, connection: SqliteConnection) -> str:
-        """Hold a store that is whole: whoever opens it has to write, and waits for this transaction."""
+        """Hold a store that is whole: a program that opens it has to write, and waits for this transaction."""
         require_current(connection, self._place.path)
         connection.execute("BEGIN IMMEDIATE")
         self._require_unused()
