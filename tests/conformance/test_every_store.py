@@ -66,7 +66,7 @@ async def test_every_store_keeps_text_with_every_character(case, database):
     await check(case, database)
 
 
-@pytest.mark.promise("EFF-09", "EFF-12")
+@pytest.mark.promise("EFF-09", "EFF-12", "EFF-21")
 @pytest.mark.parametrize("case", NEWS, ids=str)
 async def test_every_store_tells_who_waits_that_another_has_written(case, database):
     await check(case, database)

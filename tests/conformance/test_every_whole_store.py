@@ -33,7 +33,7 @@ async def test_every_store_lists_its_calls(case, whole):
     await check(case, whole)
 
 
-@pytest.mark.promise("EFF-09", "EFF-12")
+@pytest.mark.promise("EFF-09", "EFF-12", "EFF-21")
 @pytest.mark.parametrize("case", SERVICE_NEWS, ids=str)
 async def test_every_store_tells_who_waits_that_another_has_changed_something(case, whole):
     await check(case, whole)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support import fail_after
 from toolwright import Runtime, ToolContext, tool
+from toolwright.background import worker
 from toolwright.clock import SystemClock
 from toolwright.effects.store_news import StoreNews
 from toolwright.errors import StoreError
@@ -82,6 +83,27 @@ async def test_a_bell_misses_nothing_between_two_waits(tmp_path):
                     await bell.wait(3600.0)
         await news.close()
         await asyncio.gather(here.close(), there.close())
+
+
+@tool(supports_background=True)
+async def double(number: int) -> int:
+    """Double a number."""
+    return 2 * number
+
+
+@pytest.mark.promise("EFF-21")
+async def test_a_worker_begins_the_runs_of_another_process_as_soon_as_it_is_told(tmp_path, monkeypatch):
+    for pause in ("LOOK", "LONGEST_LOOK", "RENEW", "RENEW_IDLE"):  # by itself it would look after an hour
+        monkeypatch.setattr(worker, pause, 3600.0)
+    file = tmp_path / "agent.db"
+    async with (
+        fail_after(30),
+        Runtime.open(file, tools=[double], sync="normal", worker=True),
+        Runtime.open(file, tools=[double], sync="normal", worker=False) as starts,
+    ):
+        for number in range(3):
+            run = await starts.session("s").spawn("double", {"number": number})
+            assert (await run.wait()).value == 2 * number
 
 
 @pytest.mark.promise("EFF-12")

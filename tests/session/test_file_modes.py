@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolwright import Policy, Runtime, StoreError, ToolCall, tool
+from toolwright.stores import copy_store
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077, 0o777], ids=lambda mask: f"umask {mask:03o}")
@@ -47,6 +48,16 @@ async def test_every_file_that_a_runtime_makes_is_its_owners(file, open_runtime)
     assert any("-owner-" in name for name in found)
     assert any(name.startswith("spills/") for name in found)
     assert set(found.values()) == {"0600"}, found
+
+
+@pytest.mark.promise("SAFE-03")
+@pytest.mark.usefixtures("umask")
+async def test_the_copy_of_a_store_is_its_owners(file, open_runtime):
+    await (await open_runtime(file, talk)).close()
+    seen = set[str]()
+    await copy_store(file, file.parent / "copy.db", tell=lambda progress: seen.update(modes(file.parent).values()))
+    assert "copy.db" in modes(file.parent)
+    assert {*seen, *modes(file.parent).values()} == {"0600"}
 
 
 @pytest.mark.promise("SAFE-03")

@@ -307,7 +307,7 @@ async def test_a_tool_that_runs_code_is_asked_about_by_itself(open_session):
     assert ran == []
 
 
-@pytest.mark.promise("AUTH-01")
+@pytest.mark.promise("AUTH-01", "APP-03")
 async def test_a_policy_may_be_a_sessions_or_a_batchs_own(open_runtime):
     runtime = await open_runtime(named("act"))
     strict = runtime.session("strict", policy=Policy(rules=[Rule("deny", "act")]))

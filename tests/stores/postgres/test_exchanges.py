@@ -125,7 +125,7 @@ async def test_nobody_is_told_that_a_worker_renews_its_leases(store):
         await other.close()
 
 
-@pytest.mark.promise("ENG-01")
+@pytest.mark.promise("ENG-01", "EFF-21")
 async def test_a_process_that_only_waits_sends_nothing_but_its_sign_of_life(store, exchanges, monkeypatch):
     monkeypatch.setattr(life, "EVERY", 0.1)
     other = await PostgresStore.open(store.address.url)
