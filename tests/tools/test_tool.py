@@ -11,6 +11,7 @@ import pytest
 from toolwright import (
     Arguments,
     Hints,
+    RetryPolicy,
     Runtime,
     Tool,
     ToolContext,
@@ -520,6 +521,7 @@ def test_a_definition_carries_everything_that_was_said():
         capabilities=["network", "sandboxable"],
         approval="suggest",
         timeout=10,
+        retry=RetryPolicy(attempts=3),
         max_concurrency=3,
         key="{repo}",
         isolation="process",
@@ -527,10 +529,13 @@ def test_a_definition_carries_everything_that_was_said():
         deferral="always",
     )
     async def get_issue(repo: str) -> str:
+        """Fetch one issue."""
         return repo
 
     found = get_issue.definition
-    assert found.id == "issues.get"
+    assert (found.id, found.name, found.description) == ("issues.get", "get_issue", "Fetch one issue.")
+    assert found.input_schema["required"] == ["repo"]
+    assert found.retry == RetryPolicy(attempts=3)
     assert found.display_name == "Get Issue"
     assert found.kind == "mcp"
     assert found.category == "issues"
