@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import signal
@@ -20,6 +19,7 @@ from playwright.async_api import Browser, Page, expect
 
 from tests.peers.browser import AXE, Window, browser, window
 from tests.peers.npm import npm_package
+from tests.support import until
 
 PATIENCE = 60.0
 """Seconds that a server may take to start on a busy machine."""
@@ -532,10 +532,10 @@ async def test_nothing_is_wider_than_a_phone(chromium: Browser, server: Server) 
 
 async def outcome_of(server: Server, call_id: str) -> Any:
     """The record of a call, once it has an outcome."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            calls = (await server.get("calls?session=s1&limit=100"))["items"]
-            call = next(one for one in calls if one["call_id"] == call_id)
-            if call["outcome"] is not None:
-                return call
-            await asyncio.sleep(0.05)
+
+    async def ended() -> Any:
+        calls = (await server.get("calls?session=s1&limit=100"))["items"]
+        call = next(one for one in calls if one["call_id"] == call_id)
+        return call if call["outcome"] is not None else None
+
+    return await until(ended, PATIENCE)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.peers.install import reference_npm, reference_python
-from tests.support import fail_after
+from tests.support import fail_after, until
 from toolwright import App, Policy, Runtime
 from toolwright.mcp import McpServer
 
@@ -148,9 +148,7 @@ async def test_every_tool_of_a_reference_server_answers_before_and_after_a_kill(
         async with fail_after(60):
             [outcome] = await batch
         assert outcome.ok or outcome.failure.category in ("interrupted", "unavailable")
-        async with fail_after(60):
-            while runtime.servers()[0].connected < 2:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await until(lambda: runtime.servers()[0].connected >= 2, 60)
         async with fail_after(60):
             [outcome] = await session.run_batch([made])
         assert outcome.ok, outcome

@@ -1,22 +1,16 @@
 """Claims between the owners of one store: two runtimes on one file, or on one schema, as two programs have them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import fail_after
+from tests.support import fail_after, until
 from toolwright import Policy, ReplaceArguments, Rule, Runtime, Tool, ToolCall, ToolContext, ToolError, tool
 from toolwright.stores.sql.calls.journal import SqlJournalStore
-
-
-async def until(true: Callable[[], object]) -> None:
-    """Look from time to time until something is so; the time is bounded by the test."""
-    while not true():  # noqa: ASYNC110 (nobody tells it)
-        await asyncio.sleep(0.002)
 
 
 class Floor:

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.postgres_server import PostgresServer
-from tests.support import fail_after
+from tests.support import fail_after, until
 from toolwright.stores.contracts.journal import Ended, Kept
 from toolwright.stores.postgres import life
 from toolwright.stores.postgres.connection import PostgresConnection
@@ -132,13 +132,11 @@ async def test_a_process_that_only_waits_sends_nothing_but_its_sign_of_life(stor
     async with fail_after(60):
         position = await store.news(None, 0.0)
         waiting = asyncio.ensure_future(store.news(position, 3_600.0))
-        while not store._listener.hears:  # noqa: ASYNC110 - a thread sets it
-            await asyncio.sleep(0.01)
+        await until(lambda: store._listener.hears)
         await store.life.look()
         exchanges.clear()
         await other.life.look()
-        while len(exchanges) < 6:  # noqa: ASYNC110 - threads send them
-            await asyncio.sleep(0.01)
+        await until(lambda: len(exchanges) >= 6)
         assert not waiting.done()
         assert all(len(sent) == 1 and "owners" in sent[0] for sent in exchanges)
         waiting.cancel()
