@@ -10,6 +10,9 @@ PYTHONS ?= python3.13 python3.12 python3.11 python3
 ARGS    ?=
 SECONDS ?= 600
 
+# Tests start hundreds of interpreters; without the cache each would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 PROBE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
