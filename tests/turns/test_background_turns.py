@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import fail_after
 from toolwright import Policy, ToolCall, tool
-from toolwright.testing import FunctionModel
+from toolwright.testing import FakeClock, FunctionModel
 
 
 @pytest.mark.promise("TURN-03", "PROC-06")
@@ -56,6 +56,26 @@ async def test_a_turn_that_waits_takes_no_place_of_its_worker(place, open_runtim
         ended = await first.wait()
     assert ended is not None
     assert ended.text == "Done in a."
+
+
+@pytest.mark.promise("TURN-05")
+async def test_the_end_of_a_turn_that_this_process_took_is_told_at_once(place, open_runtime):
+    @tool(approval="required")
+    async def wipe() -> str:
+        """Wipe."""
+        return "wiped"
+
+    def model(request: Any) -> Any:
+        asked = request.messages[-1].text == "Wipe." if request.number == 0 else False
+        return [ToolCall("wipe", {}, "w")] if asked else "Done."
+
+    # A clock that stands still: whoever looks at the store after some time would wait forever.
+    runtime = await open_runtime(place, wipe, model=FunctionModel(model), worker=True, clock=FakeClock())
+    async with fail_after(5):
+        ended = await (await runtime.session("a").start_turn("Go.", background=True)).wait()
+        parked = await (await runtime.session("b").start_turn("Wipe.", background=True))
+    assert ended is not None
+    assert (ended.text, parked.status) == ("Done.", "waiting")
 
 
 @pytest.mark.promise("TURN-03")

@@ -202,7 +202,7 @@ class Bell:
         self._listening: Listening | None = None
 
     def __enter__(self) -> Bell:
-        self._listening = self._news.listen(self._rung.set)
+        self._listening = self._news.listen(self.ring)
         return self
 
     def __exit__(
@@ -210,6 +210,10 @@ class Bell:
     ) -> None:
         if self._listening is not None:
             self._listening.stop()
+
+    def ring(self) -> None:
+        """Ring now, for something that this process knows before there are news of it."""
+        self._rung.set()
 
     def rung(self) -> bool:
         """True when it has rung since the last time; it is silent again from then on."""

@@ -11,8 +11,8 @@ import asyncio
 import builtins
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from typing import Any
 from weakref import WeakValueDictionary
@@ -371,6 +371,7 @@ class SessionTurns:
                     note("handed_back", local.id, self._core.id)
             note(outcome.status, local.id, self._core.id)
         local.outcome = outcome
+        self._turns.ring(local.id)
         if outcome.status == "waiting":
             self.parked = local
             assert run.change is not None
@@ -516,6 +517,8 @@ class Turns:
         self._closing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.followed: builtins.list[TurnLog] = []
         """The logs that are followed here, once for each follower."""
+        self._bells: dict[str, builtins.list[Bell]] = {}
+        """Those who wait for turns that any process may work on, by the ids of the turns."""
         self._active: dict[str, SessionTurns] = {}
         self._left: dict[str, LeftTurn] = {}
         self._held: WeakValueDictionary[str, LocalTurn] = WeakValueDictionary()
@@ -1071,6 +1074,23 @@ class Turns:
                 return
             await self._first_of(left, *(active.changed() for active in working))
 
+    @contextmanager
+    def bell(self, id: str) -> Iterator[Bell]:
+        """Something to wait for a turn with: it rings at news, and at once when this process ends or parks the turn."""
+        with self.shared.news.bell() as bell:
+            self._bells.setdefault(id, []).append(bell)
+            try:
+                yield bell
+            finally:
+                self._bells[id].remove(bell)
+                if not self._bells[id]:
+                    del self._bells[id]
+
+    def ring(self, id: str) -> None:
+        """This process has ended or parked a turn, and its state is in the store: tell those who look at it there."""
+        for bell in self._bells.get(id, ()):
+            bell.ring()
+
     async def look_later(self, bell: Bell) -> None:
         """Wait until it is time for the next look at the store, or the runtime closes."""
         await bell.wait(LOOK, self._closing)
@@ -1227,7 +1247,7 @@ class Turn:
                     return replace(read_outcome(record), calls=await outcomes_of(core, turns.store, self.id))
                 if record.state == "waiting" and not to_the_end:
                     return waiting_outcome(record)
-                bell = bell or bells.enter_context(turns.shared.news.bell())
+                bell = bell or bells.enter_context(turns.bell(self.id))
                 await turns.look_later(bell)
                 continue
             if local.error is not None:
@@ -1301,7 +1321,7 @@ class Turn:
                 if not chunks:
                     if ended:
                         return
-                    bell = bell or bells.enter_context(turns.shared.news.bell())
+                    bell = bell or bells.enter_context(turns.bell(self.id))
                     await turns.look_later(bell)
 
     async def steer(self, message: str, *, when: Delivery = "next_model_call") -> None:
