@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 
 from tests.drivers.temporal_server import TemporalServer
@@ -76,6 +77,38 @@ async def test_a_turn_of_a_hundred_calls_has_a_small_history(file: Path, driver:
         assert (outcome.text, len(outcome.calls)) == ("Done.", 100)
         (found,) = await workflows(shared_temporal, driver, 1)
         assert await history_bytes(shared_temporal, found.id) < 8 * 1024
+
+
+@pytest.mark.promise("ENG-04")
+async def test_a_turn_has_the_history_of_one_activity_though_two_processes_offer_it(
+    file: Path, driver: str, shared_temporal: TemporalServer
+):
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def model(request: Any) -> str:
+        begun.set()
+        await go.wait()
+        return "Done."
+
+    options: Any = {"model": FunctionModel(model), "driver": driver}
+    async with Runtime.open(file, worker=False, **options) as runtime:
+        turn = await runtime.session("s").start_turn("Go.", background=True)
+        async with Runtime.open(file, worker=True, **options):
+            async with asyncio.timeout(PATIENCE):
+                await begun.wait()
+            go.set()
+            assert await turn.wait(PATIENCE) is not None
+            (found,) = await workflows(shared_temporal, driver, 1)
+    client = await Client.connect(f"127.0.0.1:{shared_temporal.port}")
+    history = await client.get_workflow_handle(found.id).fetch_history()
+    events = [EventType.Name(event.event_type).removeprefix("EVENT_TYPE_") for event in history.events]
+    assert [event for event in events if not event.startswith("WORKFLOW_TASK_")] == [
+        "WORKFLOW_EXECUTION_STARTED",
+        "ACTIVITY_TASK_SCHEDULED",
+        "ACTIVITY_TASK_STARTED",
+        "ACTIVITY_TASK_COMPLETED",
+        "WORKFLOW_EXECUTION_COMPLETED",
+    ]
 
 
 @pytest.mark.promise("ENG-04")

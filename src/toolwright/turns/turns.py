@@ -970,8 +970,9 @@ class Turns:
         for session in await self.store.ready(anywhere=True, limit=MOST_BROUGHT):
             unfinished = await self.store.list(session, active=True, limit=1_000_000)
             if unfinished:
-                # It may have waited before, or been brought while another was the first: so it is always to be woken.
-                found.append(Work(kind="turn", id=unfinished[-1].id, session=session, begun=True))
+                first = unfinished[-1]
+                # A turn that somebody had may have waited since: then its workflow, or the like, is to be woken.
+                found.append(Work(kind="turn", id=first.id, session=session, begun=first.token > 0))
         return found
 
     async def bring(self, id: str) -> WorkResult:

@@ -214,9 +214,11 @@ class TemporalDriver:
         cancelled = False
         try:
             while not doing.done():
-                activity.heartbeat()
                 try:
+                    # Short work ends without a heartbeat, which is a write of the server.
                     await asyncio.wait({doing}, timeout=work.heartbeat / 4)
+                    if not doing.done():
+                        activity.heartbeat()
                 except asyncio.CancelledError:
                     details = activity.cancellation_details()
                     if details is None or not details.cancel_requested or cancelled:
