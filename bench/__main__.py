@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench.report import Report, print_report, write_json
+from bench.report import Report, print_report, write_json, write_markdown
 from bench.sections import PEER_SECTIONS, SECTIONS
 
 RESULTS = Path(__file__).resolve().parent / "results" / "latest.json"
@@ -21,6 +21,8 @@ def main() -> int:
         reports[name] = section(options.quick, reports)
         print_report(reports[name])
     write_json(options.json, list(reports.values()), quick=options.quick)
+    if options.markdown:
+        write_markdown(options.markdown, list(reports.values()), quick=options.quick)
     missed = [f"{name}: {line.name}" for name, report in reports.items() for line in report.missed]
     print(f"{len(missed)} missed" + "".join(f"\n  {each}" for each in missed) if missed else "every target met")
     return 1 if missed and options.strict else 0
@@ -31,6 +33,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Benchmarks of toolwright and its peers.")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter samples: a first look")
     parser.add_argument("--json", type=Path, default=RESULTS, metavar="FILE", help="where the figures go")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables as a page, too")
     parser.add_argument("--only", action="append", choices=[*SECTIONS], metavar="SECTION", help="may be repeated")
     parser.add_argument("--no-peers", action="store_true", help="do not install or measure the peers")
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a target is missed")

@@ -147,7 +147,7 @@ def _print_rich(title: str, rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*row, style=colours.get(row[-1]))
     # Into a file or a pipe rich would assume eighty columns, and cut the cells.
-    Console(width=None if sys.stdout.isatty() else 140).print(table)
+    Console(width=None if sys.stdout.isatty() else 180).print(table)
 
 
 def plain_table(title: str, rows: Sequence[Sequence[str]]) -> str:
@@ -167,6 +167,27 @@ def write_json(path: Path, reports: Sequence[Report], *, quick: bool) -> None:
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_markdown(path: Path, reports: Sequence[Report], *, quick: bool) -> None:
+    """Write every report as a page with a table for each section."""
+    about = machine()
+    page = [
+        "# The figures of one run",
+        "",
+        f"Written by `python -m bench{' --quick' if quick else ''} --markdown`: {about['implementation']}",
+        f"{about['python']} on {about['system']} ({about['architecture']}, {about['cpus']} cores). "
+        "[README.md](README.md) says",
+        "what a section measures, and why a target is missed.",
+    ]
+    for report in reports:
+        page += ["", f"## {report.section}", "", f"{report.about[0].upper()}{report.about[1:]}.", ""]
+        page += ["| measure | value | ratio | quartiles | target | |", "|---|---|---|---|---|---|"]
+        page += [f"| {' | '.join([*cells[:-1], _WORDS[cells[-1]]])} |" for cells in map(Line.cells, report.lines)]
+    path.write_text("\n".join([*page, ""]), encoding="utf-8")
+
+
+_WORDS = {"PASS": "met", "FAIL": "**missed**", "ERROR": "not measured", "": ""}
 
 
 def machine() -> dict[str, Any]:
