@@ -136,7 +136,7 @@ def soak_simulation(seconds: float, seed: int | None, machines: int, orders: int
             )
         world = simulation.play(plan)
         if world.ledger.problems:
-            small = simulation.shrunk(plan, 60 if not machines else 10)
+            small = simulation.shrunk(plan, 600.0)
             story = "\n".join([*small.ledger.story[-200:], str(small.plan)])
             print(f"Seed {number}: {small.ledger.problems[0]}\n{story}", file=sys.stderr)
             return 1

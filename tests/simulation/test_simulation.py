@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.simulation.machines import SimulatedStore
+from tests.simulation.network import SimulatedConnection
 from tests.simulation.world import Plan, play, shrunk
 from toolwright.stores.postgres import life, writer
 from toolwright.stores.sql.calls.journal import SqlJournalStore
@@ -37,6 +38,11 @@ def check(plan: Plan) -> None:
 def test_no_history_of_machines_and_a_server_breaks_a_promise(first):
     for seed in range(first, first + (1 if ONE else BLOCK)):
         check(Plan.of(seed))
+
+
+@pytest.mark.promise("ENG-02")
+def test_a_machine_that_loses_a_third_of_its_exchanges_is_not_taken_for_dead():
+    check(Plan.of(5, machines=6, orders=24, faults=8, length=30.0))
 
 
 @pytest.mark.promise("ENG-02")
@@ -79,6 +85,21 @@ def repeating_blindly():
 def no_grace():
     """Take others for dead at once after the server was away."""
     with patch.object(life, "GRACE", 0.0):
+        yield
+
+
+@contextlib.contextmanager
+def slow_signs_of_life():
+    """Come back with an exchange for each statement of the sign of life."""
+    real = SimulatedConnection.later
+
+    def later(self, statement, values=(), *, or_alone=False):
+        if statement == life._ARRIVE or statement.startswith(("SET synchronous_commit", "SELECT pg_advisory_lock_s")):
+            self.run(statement, values)
+        else:
+            real(self, statement, values, or_alone=or_alone)
+
+    with patch.object(SimulatedConnection, "later", later):
         yield
 
 
@@ -127,6 +148,7 @@ def no_mark():
     [
         (repeating_blindly, plans("drops", kinds=("message", "message", "run"))),
         (no_grace, plans("failover", "restart", machines=3, faults=3)),
+        (slow_signs_of_life, plans("drops", machines=3, faults=4)),
         (clocks_of_workers, plans("clock", kinds=("run",), orders=8)),
         (no_fence, plans("kill", "freeze")),
         (no_mark, plans("kill", kinds=("run", "batch"), orders=10, faults=4)),

@@ -9,6 +9,7 @@ import dataclasses
 import logging
 import random
 import tempfile
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Sequence
@@ -635,18 +636,20 @@ def play(plan: Plan) -> World:
     return world
 
 
-def shrunk(plan: Plan, most: int = 60) -> World:
-    """The smallest history that still breaks a promise, of those that leave out parts of a plan."""
+def shrunk(plan: Plan, seconds: float = 30.0) -> World:
+    """The smallest history that still breaks a promise, of those that leave out parts of a plan: as far as one comes
+    in some seconds."""
+    until = time.monotonic() + seconds
     best = play(plan)
-    tried = 0
     shorter = True
-    while shorter and tried < most:
+    while shorter:
         shorter = False
         for field in ("faults", "orders"):
             for part in getattr(best.plan, field):
+                if time.monotonic() > until:
+                    return best
                 rest = tuple(one for one in getattr(best.plan, field) if one is not part)
                 world = play(dataclasses.replace(best.plan, **{field: rest}))
-                tried += 1
                 if world.ledger.problems:
                     best, shorter = world, True
                     break

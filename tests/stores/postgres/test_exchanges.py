@@ -141,3 +141,17 @@ async def test_a_process_that_only_waits_sends_nothing_but_its_sign_of_life(stor
         assert all(len(sent) == 1 and "owners" in sent[0] for sent in exchanges)
         waiting.cancel()
         await other.close()
+
+
+@pytest.mark.promise("ENG-02")
+async def test_a_sign_of_life_comes_back_in_one_exchange_with_a_new_connection(store, exchanges, postgres):
+    former = store.life._connection
+    async with fail_after(60):
+        exchanges.clear()
+        postgres.execute(f"SELECT pg_terminate_backend({former.raw.info.backend_pid})")
+        while store.life._connection is former:  # noqa: ASYNC110 - a thread connects again
+            await asyncio.sleep(0.01)
+        store.life.stop()
+    lock = "SELECT pg_advisory_lock_shared($1)"
+    came = ["SET synchronous_commit = off", life._ARRIVE, lock, life._RENEW_AND_LOOK]
+    assert [sent for sent in exchanges if not {life._ARRIVE, lock}.isdisjoint(sent)] == [came]

@@ -177,10 +177,10 @@ class Life:
     def _appear(self) -> PostgresConnection:
         connection = self._address.connect()
         try:
-            # A sign of life need not outlive the server.
-            connection.command("SET synchronous_commit = off")
-            connection.run(_ARRIVE)
-            connection.run("SELECT pg_advisory_lock_shared($1)", (self._address.lock_key(f"owner {self._owner}"),))
+            # All in one exchange with the sign of life: on a bad network, each further one may be the one that fails.
+            connection.later("SET synchronous_commit = off")  # a sign of life need not outlive the server
+            connection.later(_ARRIVE)
+            connection.later("SELECT pg_advisory_lock_shared($1)", (self._address.lock_key(f"owner {self._owner}"),))
             self._show(connection, renew=True)
         except psycopg.Error as error:
             connection.raw.close()
