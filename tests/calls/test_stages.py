@@ -640,6 +640,21 @@ async def test_what_prepare_returns_is_in_the_context_of_the_run(open_session, i
     assert (await run_one(session, "read", {"path": "a"})).value == {"path": "a", "call": "c1"}
 
 
+@pytest.mark.promise("RUN-05", "AUTH-03")
+async def test_a_prepare_step_changes_no_argument_of_its_call(open_session):
+    def prepare(arguments: dict[str, Any], call: HookCall) -> Any:
+        arguments["mode"] = "write"
+        arguments["paths"].append("/etc/passwd")
+        return arguments["paths"]
+
+    @tool(prepare=prepare)
+    async def read(paths: list[str], mode: str, ctx: ToolContext) -> Any:
+        return [paths, mode, ctx.prepared]
+
+    outcome = await run_one(await open_session(read), "read", {"paths": ["/home"], "mode": "read"})
+    assert outcome.value == [["/home"], "read", ["/home", "/etc/passwd"]]
+
+
 @pytest.mark.promise("RUN-05")
 async def test_the_context_carries_the_call_its_payload_and_whether_it_was_cancelled(open_runtime):
     @tool(prepare=lambda arguments, call: {"prepared": True})

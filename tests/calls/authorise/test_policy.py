@@ -1,6 +1,7 @@
 """May it run: rules and their order, read-only batches, the kinds of calls, and policies that make no sense."""
 
 import asyncio
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -282,6 +283,33 @@ async def test_a_rule_can_not_change_the_arguments_it_judges(open_session):
         policy=Policy(rules=[Rule("allow", when=change)]),
     )
     assert (await run_one(session, "read", {"path": "/home"})).failure.code == "policy_error"
+
+
+@pytest.mark.promise("AUTH-01")
+async def test_no_rule_changes_what_lies_inside_the_arguments_for_another_rule_or_the_tool(open_session):
+    def first(request: Request) -> bool:
+        request.arguments["paths"].append("/etc/passwd")
+        request.arguments["options"]["force"] = True
+        return False
+
+    def second(request: Request) -> bool:
+        judged.append(deepcopy(dict(request.arguments)))
+        request.arguments["paths"].clear()
+        return False
+
+    judged: list[Any] = []
+    written = {"paths": ["/home"], "options": {"force": False}}
+    raw = Tool.from_schema(name="raw", handler=lambda args: [args["paths"], args["options"]])
+
+    @tool
+    async def typed(paths: list[str], options: dict[str, bool]) -> list[Any]:
+        return [paths, options]
+
+    session = await open_session(raw, typed, policy=Policy(rules=[Rule("deny", when=first), Rule("deny", when=second)]))
+    for name in ("raw", "typed"):
+        outcome = await run_one(session, name, written)
+        assert outcome.value == [["/home"], {"force": False}]
+    assert judged == [written, written]
 
 
 @pytest.mark.promise("AUTH-01", "TOOL-06")

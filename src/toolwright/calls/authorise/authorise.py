@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from toolwright.calls.authorise.shell.patterns import Match
 from toolwright.calls.policy import SEVERITY, Effect, Policy, Request, Rule, precedence
-from toolwright.calls.prepare.prepare import PreparedCall
+from toolwright.calls.prepare.prepare import PreparedCall, can_change, own_arguments
 from toolwright.log_fields import log_fields
 from toolwright.tools.outcome import Failure, told
 from toolwright.tools.shell_rules import ShellRule
@@ -47,8 +47,9 @@ class BrokenRule(Exception):
 
 Test = tuple[Callable[[Request], Any], Verdict]
 """The test of a rule for a call, and the verdict if it passes."""
-Tests = tuple[tuple[Test, ...], Verdict]
-"""The tests of the rules that look at each call of a tool, and the verdict if none passes."""
+Tests = tuple[tuple[Test, ...], Verdict, bool]
+"""The tests of the rules that look at each call of a tool, the verdict if none passes, and whether one of the tests is
+a function of the host."""
 
 
 class Judge:
@@ -98,14 +99,18 @@ class Judge:
         settled = self.settled.get(tool) or self._settle(tool)
         if type(settled) is Verdict:
             return settled
-        tests, otherwise = settled  # type: ignore[misc]
+        tests, otherwise, asks_host = settled  # type: ignore[misc]
         # As by `_request`: a call of a method would cost as much as the tests of most rules.
         arguments = MappingProxyType(prepared.arguments or {})
         request = Request(self._session, prepared.call_id, tool, arguments, prepared.source, prepared.parent_id)
+        # The code of a rule could change what it looks at, and another rule, or the tool, would see that.
+        changeable = asks_host and can_change(arguments)
         verdict = ALLOWED
         try:
             # Sorted by level, then severity: the first rule that matches decides.
             for test, verdict in tests:
+                if changeable:
+                    request = self._request(prepared, tool)
                 if found := test(request):
                     return verdict if type(found) is not Match else _because(verdict, found)
         except BaseException as error:  # the owner's code; when it breaks, the call must not run
@@ -125,16 +130,17 @@ class Judge:
         found = [layer for judge in self._above for layer in judge.shell_rules(prepared, approved=approved)]
         rules = [rule for rule in self._policy.rules if rule.concerns(tool)]
         if any(rule.commands or rule.writes for rule in rules):
-            request = self._request(prepared, tool)
-            found.insert(0, tuple(_kept_inside(rule, approved) for rule in rules if rule.matches(request)))
+            matching = [rule for rule in rules if rule.matches(self._request(prepared, tool))]
+            found.insert(0, tuple(_kept_inside(rule, approved) for rule in matching))
         return tuple(found)
 
     def _request(self, prepared: PreparedCall, tool: Tool) -> Request:
+        """The call as one rule sees it, with arguments of its own."""
         return Request(
             self._session,
             prepared.call_id,
             tool,
-            MappingProxyType(prepared.arguments or {}),
+            MappingProxyType(own_arguments(prepared, tool)),
             prepared.source,
             prepared.parent_id,
         )
@@ -150,7 +156,7 @@ class Judge:
             # The verdict of a rule about the unknown may be less, or more, severe than the rule itself.
             tests.sort(key=lambda each: precedence(each[0], each[1]))
             judging = [(test, Verdict(effect, rule.name or effect, rule.reason)) for _, effect, test, rule in tests]
-            settled = tuple(judging), self._without_rule(tool)
+            settled = tuple(judging), self._without_rule(tool), any(rule.when is not None for rule in rules)
         else:
             settled = _verdict(rules[0]) if rules else self._without_rule(tool)
         self.settled[tool] = settled

@@ -81,7 +81,7 @@ def require_allowed(
     """
     entry = PreparedCall()
     entry.tool, entry.name, entry.call_id = tool, tool.definition.name, id
-    entry.arguments = tool.validate(arguments)
+    entry.raw, entry.arguments = arguments, tool.validate(arguments)
     entry.source = source or origin.source
     entry.parent_id = None if origin.call is None else origin.call.call_id
     verdict = authorise(entry, _judge(origin, session))

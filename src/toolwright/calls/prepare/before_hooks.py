@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from toolwright import jsonx
 from toolwright.calls.exception_failures import invalid
 from toolwright.calls.hooks import Answer, BeforeHook, HookCall, PrepareCall, ReplaceArguments, invoke
-from toolwright.calls.prepare.prepare import PreparedCall, read_arguments, validate
+from toolwright.calls.prepare.prepare import PreparedCall, own_arguments, read_arguments, validate
 from toolwright.errors import InvalidArguments, StoreError
 from toolwright.log_fields import log_fields
 from toolwright.tools.outcome import ConnectionRequired, Failure, Success, ToolError, told
@@ -71,9 +71,10 @@ async def _run_before_hooks(
             entry.fail(broken("hook", f"returned {answer!r:.200}; use None, ReplaceArguments, Answer or Failure"))
         if entry.outcome is not None or entry.answer is not None:
             return
-    if entry.tool.prepare is not None:
+    tool = entry.tool
+    if (step := tool.prepare) is not None:
         shown = PrepareCall(**structs.asdict(show(entry, view.id, batch)), view=view)
-        found = await _asked(entry, "tool", seconds, entry.tool.prepare, entry.arguments, shown)
+        found = await _asked(entry, "tool", seconds, lambda: step(own_arguments(entry, tool), shown))
         if isinstance(found, ANSWERS):
             entry.answer = found
         else:

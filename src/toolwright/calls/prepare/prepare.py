@@ -5,7 +5,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any
+from uuid import UUID
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,6 +35,11 @@ MOST_CONTAINERS = 10_000
 """How many lists and objects the arguments of a call may have: they are checked on the event loop."""
 MOST_ITEMS = 50_000
 """How many items and fields these may have in all."""
+_UNCHANGEABLE = frozenset(
+    {str, bytes, bool, int, float, type(None), Decimal, UUID, date, datetime, time, timedelta}
+    | {PurePosixPath, PureWindowsPath, type(PurePath()), type(Path())}
+)
+"""Types of arguments of which nothing can be changed."""
 _canonical_unchecked = jsonx.canonical_unchecked
 _FEW_PARTS = 2 * MOST_CONTAINERS
 """JSON of up to this many bytes cannot have more."""
@@ -197,6 +206,30 @@ def validate(prepared: PreparedCall, tool: Tool) -> Failure | None:
     """Check `raw` against the tool and fill in `arguments`; a failure lists every problem."""
     if tool.screen is not None and (failure := _screened(prepared, tool)) is not None:
         return failure
+    return _read_values(prepared, tool)
+
+
+def own_arguments(prepared: PreparedCall, tool: Tool) -> dict[str, Any]:
+    """Arguments equal to those of a call, for code that must not change them: nothing that can be changed is shared.
+
+    Raises:
+        Exception: the validation of the tool, which accepted the same arguments before, did not do so again.
+    """
+    arguments = prepared.arguments or {}
+    return tool.validate(prepared.raw) if can_change(arguments) else dict(arguments)
+
+
+def can_change(arguments: Mapping[str, Any]) -> bool:
+    """True when code that is given these arguments could change one of them: a list, an object, or the like."""
+    return not _UNCHANGEABLE.issuperset(map(type, arguments.values()))
+
+
+def read_anew(prepared: PreparedCall, tool: Tool) -> Failure | None:
+    """Give a call the arguments that it had at first, where its tool could have changed them since."""
+    return _read_values(prepared, tool) if can_change(prepared.arguments or {}) else None
+
+
+def _read_values(prepared: PreparedCall, tool: Tool) -> Failure | None:
     try:
         prepared.arguments = tool.validate(prepared.raw)
     except BaseException as error:  # a validator may be a tool's code
