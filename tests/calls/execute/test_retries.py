@@ -2,6 +2,7 @@
 
 import asyncio
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,9 @@ from toolwright import (
     Failure,
     Policy,
     PolicyError,
+    ReplaceArguments,
     RetryPolicy,
+    Tool,
     ToolCall,
     ToolContext,
     ToolDefinitionError,
@@ -491,6 +494,52 @@ async def test_attempts_on_threads_know_their_number_too(clock, open_runtime):
     assert (outcome.value, outcome.attempts) == ("done", 3)
     assert [(attempt, most) for attempt, most, _ in seen] == [(1, 3), (2, 3), (3, 3)]
     assert len({key for _, _, key in seen}) == 1
+
+
+@pytest.mark.promise("RETRY-02", "AUTH-03")
+@pytest.mark.parametrize("where", ["on the loop", "on a thread", "with a schema of its own"])
+async def test_each_attempt_gets_the_arguments_of_the_call_whatever_the_one_before_did_to_them(open_runtime, where):
+    seen = []
+
+    def take(paths: list[str], options: dict[str, bool]) -> str:
+        seen.append((tuple(paths), dict(options)))
+        paths.append("/etc/passwd")
+        options["force"] = True
+        raise ToolError("busy", retry=True)
+
+    async def take_soon(paths: list[str], options: dict[str, bool]) -> str:
+        return take(paths, options)
+
+    def take_given(arguments: Any) -> str:
+        return take(**arguments)
+
+    retry = RetryPolicy(attempts=3, base_delay=0, jitter=0)
+    flaky: dict[str, Any] = {
+        "on the loop": tool(take_soon, name="flaky", idempotent=True, retry=retry),
+        "on a thread": tool(take, name="flaky", idempotent=True, retry=retry),
+        "with a schema of its own": Tool.from_schema(name="flaky", handler=take_given, idempotent=True, retry=retry),
+    }
+    runtime = await open_runtime(flaky[where])
+    arguments = {"paths": ["/home"], "options": {"force": False}}
+    async with fail_after(5):
+        (outcome,) = await runtime.session("s").run_batch([ToolCall(name="flaky", arguments=arguments)])
+    assert outcome.attempts == 3
+    assert seen == [(("/home",), {"force": False})] * 3
+
+
+@pytest.mark.promise("RETRY-02", "RUN-04")
+async def test_each_attempt_gets_the_arguments_that_a_hook_put_in_place_of_the_models(open_runtime):
+    seen = []
+
+    @tool(idempotent=True, retry=RetryPolicy(attempts=2, base_delay=0, jitter=0))
+    async def flaky(paths: list[str]) -> str:
+        seen.append(paths.pop())
+        raise ToolError("busy", retry=True)
+
+    runtime = await open_runtime(flaky, before=[lambda call: ReplaceArguments({"paths": ["/tmp"]})])
+    async with fail_after(5):
+        await runtime.session("s").run_batch([ToolCall(name="flaky", arguments={"paths": ["/home"]})])
+    assert seen == ["/tmp", "/tmp"]
 
 
 @pytest.mark.promise("RETRY-01")
