@@ -49,6 +49,11 @@ async def fill(place: str | Path, value: object = 1) -> None:
         await runtime.session("s1").kv.set("k", value)
 
 
+async def open_once(place: str) -> None:
+    async with Runtime.open(place):
+        pass
+
+
 async def read(place: str | Path) -> object:
     async with Runtime.open(place, worker=False) as runtime:
         return await runtime.session("s1").kv.get("k")
@@ -71,6 +76,21 @@ async def test_a_target_with_other_content_is_refused_and_stays(source: str, tar
     with pytest.raises(StoreError, match=r"is not a copy of the source; .* or name another target"):
         await copy_store(source, target)
     assert await read(target) == "other"
+
+
+async def test_a_target_that_was_only_opened_is_filled_like_an_empty_one(source: str, target: str):
+    await open_once(target)
+    assert (await copy_store(source, target)).written
+    assert await read(target) == 1
+    assert (await copy_store(source, target)).written == 0
+
+
+async def test_a_copy_is_whole_also_if_it_or_its_source_was_only_opened_since(source: str, target: str):
+    await copy_store(source, target)
+    for place in (source, target):
+        await open_once(place)
+        again = await copy_store(source, target)
+        assert (again.written, again.tables["key_values"].rows) == (0, 1)
 
 
 async def test_a_copy_that_was_used_is_refused_and_stays(source: str, target: str):

@@ -22,6 +22,7 @@ from toolwright.stores.contracts.copying import CopyScheme, CopySource, CopyTabl
 from toolwright.stores.contracts.scheme import file_of, without_password
 from toolwright.stores.contracts.sessions import Sealed
 from toolwright.stores.opening import find_scheme
+from toolwright.stores.sql.event_rows import OPENED
 
 _WHOLE = 1 << 256
 
@@ -170,21 +171,21 @@ class _Copy:
     async def _copy(self, table: CopyTable) -> tuple[Digest, int]:
         """Write the rows of a table that the target does not have yet; return its digest, and how many there were."""
         after = self._target.positions.get(table.name)
-        sum, count = _Sum(), self._counts[table.name]
+        sum, count, written = _Sum(table), self._counts[table.name], 0
         self._tell(CopyProgress("copy", table.name, 0, count))
         skipped = 0 if after is None else await self._target.count(table)
         async for page in self._source.pages(table, after):
             await self._target.write(table, page)
             sum.add(page.rows)
-            self._tell(CopyProgress("copy", table.name, min(count, skipped + sum.rows), count))
+            written += len(page.rows)
+            self._tell(CopyProgress("copy", table.name, min(count, skipped + written), count))
             self._note_masters(table, page.rows)
-        written = sum.rows
         if after is not None:  # an earlier process wrote the rows before
             return await self._digest(self._source, table), written
         return sum.digest(), written
 
     async def _digest(self, end: CopySource, table: CopyTable) -> Digest:
-        sum, count = _Sum(), self._counts[table.name]
+        sum, count = _Sum(table), self._counts[table.name]
         self._tell(CopyProgress("check", table.name, 0, count))
         async for page in end.pages(table):
             sum.add(page.rows)
@@ -209,13 +210,19 @@ class _Copy:
 
 
 class _Sum:
-    """The digest of rows that come in any order."""
+    """The digest of the rows of a table, which come in any order.
 
-    def __init__(self) -> None:
+    Rows of the event log that only say that the store was opened are not counted: they do not make two stores differ.
+    """
+
+    def __init__(self, table: CopyTable) -> None:
+        self._kind = table.columns.index("kind") if table.name == "events" else None
         self.rows = 0
         self._sum = 0
 
     def add(self, rows: Sequence[Row]) -> None:
+        if self._kind is not None:
+            rows = [row for row in rows if row[self._kind] != OPENED]
         self.rows += len(rows)
         for row in rows:
             self._sum += int.from_bytes(hashlib.sha256(packed_row(row)).digest(), "big")

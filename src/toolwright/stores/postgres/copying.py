@@ -22,6 +22,7 @@ from toolwright.stores.sql.admin.copying import (
     STATE,
     CopyState,
     TableForm,
+    has_records,
     is_open,
     is_other,
     quoted,
@@ -63,12 +64,15 @@ class PostgresCopyDatabase:
     def hold_target(self, store_id: str) -> CopyState | None:
         connection, shown = self._connect(), self._address.shown
         version = written_version(connection, self._address)
-        if version is not None and version >= 0:
-            if self._hold_whole(connection) != store_id:
+        whole = version is not None and version >= 0
+        if whole:
+            if self._hold_whole(connection) == store_id:
+                return None
+            if has_records(self):
                 raise is_other(shown, "drop its schema")
-            return None
+            connection.command("ROLLBACK")  # nobody can open it meanwhile
         connection.command("SET synchronous_commit = off")  # until it is finished
-        if version is None:
+        if version is None or whole:
             with self.transaction():
                 self._begin(store_id)
         elif version != -VERSION:

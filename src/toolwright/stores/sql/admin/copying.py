@@ -278,6 +278,13 @@ def store_id_of(secret: bytes) -> str:
     return hashlib.sha256(b"toolwright copy\0" + secret).hexdigest()
 
 
+def has_records(database: CopyDatabase) -> bool:
+    """True when something was kept in a store; to open it writes its secret and its counters, and no more."""
+    contents = [form for name, form in database.forms.items() if name not in ("meta", "counters")]
+    some = (f"(SELECT 1 FROM {relation} AS o LIMIT 1)" for form in contents for relation in form.relations)
+    return any(map(database.count, some))
+
+
 def is_open(shown: str, programs: str = "a program", *, note: str = "") -> StoreError:
     """The error for a store that somebody has open."""
     return StoreError(f"The store {shown!r} cannot be copied from or to: {programs} has it open; end that first{note}")

@@ -17,6 +17,7 @@ from toolwright.stores.sql.admin.copying import (
     STATE,
     CopyState,
     TableForm,
+    has_records,
     is_open,
     is_other,
     quoted,
@@ -73,17 +74,20 @@ class SqliteCopyDatabase:
             make_if_missing(place.path)
         connection = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         new, (application, version) = is_empty(connection), read_marks(connection)
-        if not new and (application != APPLICATION or version >= 0):
-            if self._hold_whole(connection) != store_id:
-                raise is_other(shown, "move it away")
-            return None
+        whole = not new and (application != APPLICATION or version >= 0)
+        if whole:
+            if self._hold_whole(connection) == store_id:
+                return None
+            connection.execute("ROLLBACK")
         self._require_unused()
         # Triggers would count and note what the rows that are copied have counted and noted already.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
         connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
         connection.execute("PRAGMA synchronous = NORMAL")  # until it is finished
         with self.transaction():
-            if new:
+            if whole and has_records(self):
+                raise is_other(shown, "move it away")
+            if new or whole:
                 self._begin(store_id)
             data = one(connection, "SELECT value FROM meta WHERE name = ?", (STATE,))
             if read_marks(connection)[1] != -VERSION or data is None:
