@@ -73,9 +73,9 @@ async def test_the_end_of_a_turn_that_this_process_took_is_told_at_once(place, o
     runtime = await open_runtime(place, wipe, model=FunctionModel(model), worker=True, clock=FakeClock())
     async with fail_after(5):
         ended = await (await runtime.session("a").start_turn("Go.", background=True)).wait()
-        parked = await (await runtime.session("b").start_turn("Wipe.", background=True))
+        waits = await (await runtime.session("b").start_turn("Wipe.", background=True))
     assert ended is not None
-    assert (ended.text, parked.status) == ("Done.", "waiting")
+    assert (ended.text, waits.status) == ("Done.", "waiting")
 
 
 @pytest.mark.promise("TURN-03")

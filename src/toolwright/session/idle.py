@@ -65,8 +65,8 @@ def _busy(batches: Collection[Batch]) -> bool:
         return bool(calls)
     # A call that made others waits for these, and calls that conflict with a waiting one are blocked by it.
     callers = {batch.parent for batch in batches}
-    return not all(call.waiting or _is_held_up(call) or call in callers for call in calls)
+    return not all(call.waiting or _is_blocked(call) or call in callers for call in calls)
 
 
-def _is_held_up(call: ActiveCall) -> bool:
+def _is_blocked(call: ActiveCall) -> bool:
     return call.ticket is not None and call.ticket.state in ("blocked", "gate")

@@ -156,7 +156,7 @@ class SessionTurns:
         self._core = core
         self._local: dict[str, LocalTurn] = {}
         self._task: asyncio.Task[None] | None = None
-        self.parked: LocalTurn | None = None
+        self.waiting_turn: LocalTurn | None = None
         """The turn that waits for something outside."""
         self.only_ends = False
         """True when they are here only because one of them is to be cancelled: no other turn is claimed after it."""
@@ -210,7 +210,7 @@ class SessionTurns:
 
     def work(self, record: TurnRecord | None = None) -> None:
         """Begin to work, unless a task does already, or the first turn waits."""
-        if self._task is None and self.parked is None:
+        if self._task is None and self.waiting_turn is None:
             self._begin(record)
 
     def _begin(self, record: TurnRecord | None) -> None:
@@ -225,7 +225,7 @@ class SessionTurns:
         local = self._local.get(id)
         if local is not None and local.run is not None:
             local.run.stop("cancelled", reason)
-            if local is self.parked:
+            if local is self.waiting_turn:
                 self._continue()
 
     def stop_first(self, id: str, reason: str) -> bool | None:
@@ -277,7 +277,7 @@ class SessionTurns:
         turns = self._turns
         try:
             while True:
-                local = self.parked
+                local = self.waiting_turn
                 if local is None:
                     if record is None and not self._may_claim():
                         return
@@ -312,7 +312,7 @@ class SessionTurns:
                         for queued in list(self._local.values()):
                             await turns.store.release(queued.id, 0)
                         raise
-                record = self.parked = None
+                record = self.waiting_turn = None
                 if not await self._work_on(local):
                     return
         except asyncio.CancelledError:
@@ -331,17 +331,17 @@ class SessionTurns:
             self._elsewhere = False
             if self.on_worker:
                 turns.worker_has_place()
-            if not self._local and self.parked is None:
+            if not self._local and self.waiting_turn is None:
                 turns.leave(self._core.id)
                 self._core.working_turns = None
-            elif self.parked is not None and len(self._local) == 1:
-                turns.leave_waiting(self, self._core, self.parked)
+            elif self.waiting_turn is not None and len(self._local) == 1:
+                turns.leave_waiting(self, self._core, self.waiting_turn)
             self._tell()
 
     def left(self) -> None:
         """This process has left the turn that waits, which was the only one."""
         self._local.clear()
-        self.parked = None
+        self.waiting_turn = None
         self._core.working_turns = None
 
     def _may_claim(self) -> bool:
@@ -373,7 +373,7 @@ class SessionTurns:
         local.outcome = outcome
         self._turns.ring(local.id)
         if outcome.status == "waiting":
-            self.parked = local
+            self.waiting_turn = local
             assert run.change is not None
             run.change.add_done_callback(self._continue)
             self._tell()
@@ -384,8 +384,8 @@ class SessionTurns:
         return True
 
     def _continue(self, change: asyncio.Future[None] | None = None) -> None:
-        """A call that the parked turn waits for has changed: look whether the turn can continue."""
-        local = self.parked
+        """A call that the waiting turn waits for has changed: look whether the turn can continue."""
+        local = self.waiting_turn
         if local is not None and self._task is None and not self._core.shared.lifetime.closed:
             local.outcome = None
             self._begin(None)
@@ -991,7 +991,7 @@ class Turns:
             if active is not None and active.busy:
                 await self._first_of(WATCH, active.changed())
                 continue
-            if record.session in self._left or (active is not None and active.parked is not None):
+            if record.session in self._left or (active is not None and active.waiting_turn is not None):
                 return WorkResult(state="waiting")
             if self._draining or self.shared.lifetime.closed:
                 raise HandedBack("The worker stops, and takes no more turns")
@@ -1088,7 +1088,7 @@ class Turns:
                     del self._bells[id]
 
     def ring(self, id: str) -> None:
-        """This process has ended or parked a turn, and its state is in the store: tell those who look at it there."""
+        """A turn of this process has ended or waits, and its state is in the store: tell those who look at it there."""
         for bell in self._bells.get(id, ()):
             bell.ring()
 
@@ -1264,21 +1264,21 @@ class Turn:
                     return local.outcome
                 await change  # a decision of another process is about to be noticed
                 continue
-            parked = None if active is None else active.parked
-            if not to_the_end and parked is not None and parked.outcome is not None and parked.run is not None:
+            other = None if active is None else active.waiting_turn
+            if not to_the_end and other is not None and other.outcome is not None and other.run is not None:
                 change = local.changed()
-                if await parked.run.still_waits() and parked.outcome is not None:
+                if await other.run.still_waits() and other.outcome is not None:
                     change.cancel()
-                    if parked is local:
-                        return parked.outcome
+                    if other is local:
+                        return other.outcome
                     return TurnOutcome(
                         turn_id=self.id,
                         session=self.session_id,
                         status="waiting",
-                        reason=f"An earlier turn of the session, {parked.id!r}, waits for something outside",
-                        waits=parked.outcome.waits,
+                        reason=f"An earlier turn of the session, {other.id!r}, waits for something outside",
+                        waits=other.outcome.waits,
                     )
-                if active is not None and active.parked is parked and not active.busy:
+                if active is not None and active.waiting_turn is other and not active.busy:
                     await change  # its calls are about to continue
                 else:
                     change.cancel()

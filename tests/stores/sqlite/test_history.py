@@ -11,7 +11,7 @@ from toolwright.errors import StoreError, ToolwrightError
 from toolwright.stores.contracts.journal import CallKey, Intent
 from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
 from toolwright.stores.sqlite.admin.history import batches, calls
-from toolwright.stores.sqlite.core.side_connection import visit
+from toolwright.stores.sqlite.core.side_connection import inspect_file
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.tools.outcome import ToolError, ToolOutcome
 
@@ -102,10 +102,10 @@ async def test_calls_of_nothing_in_particular_are_refused(file):
         await calls(file)
 
 
-async def test_a_visitor_who_only_looks_can_not_write(file):
+async def test_an_inspector_that_only_looks_can_not_write(file):
     await SqliteStore(file).close()
     with pytest.raises(StoreError, match="it cannot be written to"):
-        await visit(file, lambda connection: connection.execute("DELETE FROM meta").fetchall())
+        await inspect_file(file, lambda connection: connection.execute("DELETE FROM meta").fetchall())
 
 
 @pytest.mark.promise("EFF-13")

@@ -88,7 +88,7 @@ class World:
         return self.plain(answers)
 
     async def look(self) -> list[Any]:
-        """What visitors see, who change nothing."""
+        """What an inspector sees, which changes nothing."""
         before = rows(self.file, "SELECT * FROM bundles")
         seen: list[Any] = [
             replace(await stats(self.file), file_bytes=0, free_bytes=0, log_bytes=0),

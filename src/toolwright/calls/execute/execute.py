@@ -47,7 +47,7 @@ from toolwright.calls.quick_fields import quick_fields
 from toolwright.calls.schedule.admission import Admission, Limit, Ticket
 from toolwright.calls.schedule.claim_index import ClaimIndex
 from toolwright.calls.suspend.context_services import make_context
-from toolwright.calls.suspend.suspend import park, rejoined
+from toolwright.calls.suspend.suspend import rejoined, suspend_until_completed
 from toolwright.event_bus import Channel
 from toolwright.events import CallStarted
 from toolwright.tools.claims import Claim
@@ -394,7 +394,7 @@ async def _finish(call: ActiveCall, result: Any) -> None:
                 if ticket.parent is None:
                     call.record.waited_for = ticket.waited_for
                     call.ticket = None  # It may wait for long beside many others.
-            park(call, result.deadline)
+            suspend_until_completed(call, result.deadline)
             return
         result = cancelled(call)
     outcome = settle(call, result)

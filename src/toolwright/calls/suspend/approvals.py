@@ -26,7 +26,7 @@ from toolwright.calls.hooks import invoke
 from toolwright.calls.prepare.prepare import read_arguments, validate
 from toolwright.calls.redact import shown_arguments, written_arguments
 from toolwright.calls.suspend.connection_wait import wait_for_connection
-from toolwright.calls.suspend.suspend import enter, park, say_waiting
+from toolwright.calls.suspend.suspend import enter, say_waiting, suspend_until_completed
 from toolwright.effects.controller import Opened
 from toolwright.errors import StoreError
 from toolwright.plain_data import plain_data
@@ -124,7 +124,7 @@ def wait_again(call: ActiveCall, past: Past, resume: Resume) -> bool:
     waited = past.waited.pop(0)
     if waited.kind == "completion":
         call.attempt = 1
-        park(call, None)
+        suspend_until_completed(call, None)
     elif waited.kind == "connection":
         call.attempt, call.ran = 1, True
         _wait(call, _connected(call, waited.name, resume))

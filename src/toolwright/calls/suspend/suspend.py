@@ -34,7 +34,7 @@ def enter(call: ActiveCall) -> Suspension:
     return suspension
 
 
-def park(call: ActiveCall, seconds: float | None) -> None:
+def suspend_until_completed(call: ActiveCall, seconds: float | None) -> None:
     """Wait for the call's completion, without a task."""
     now, suspension = call.env.clock.now(), enter(call)
     call.ran = suspension.key_taken = True

@@ -150,7 +150,7 @@ class TemporalDriver:
             await asyncio.wait({self._serving}, timeout=CLOSING)
             if not self._serving.done():
                 log.warning(
-                    "Temporal does not let go of its worker, and brings its work to another one later",
+                    "Temporal does not release its worker, and brings its work to another one later",
                     extra=log_fields("driver.not_closed"),
                 )
                 self._serving.cancel()

@@ -13,10 +13,10 @@ from toolwright import jsonx
 from toolwright.calls.batch import Batch
 from toolwright.http.answers import JsonAnswer
 from toolwright.http.batch_cancels import cancels_of
+from toolwright.http.blocked_batches import NAMED, EarlierCall, blocked_calls, settle, waiting_elsewhere
 from toolwright.http.calls_json import CallShown, call_json
 from toolwright.http.checks import BodyCheck, not_json
 from toolwright.http.cursors import Page, PageQuery, page_from, read_cursor
-from toolwright.http.held_up import NAMED, EarlierCall, held_up, settle, waiting_elsewhere
 from toolwright.http.operations import LONGEST_ID, SESSION, Id, Operation, OtherAnswer, ServiceRequest
 from toolwright.http.outcome_json import outcomes_json
 from toolwright.http.problems import Problem, invalid, not_found
@@ -82,7 +82,7 @@ class CallInBatch(CallShown, frozen=True, kw_only=True):
 
     waited_for: list[str]
     """The ids of the calls before it that it waited for, as far as its tool is known here: those that ended last. While
-    a call of an earlier batch holds it up that waits for something outside, that one."""
+    it is blocked by a call of an earlier batch that waits for something outside: that one."""
 
 
 class BatchShown(Struct, frozen=True):
@@ -221,7 +221,7 @@ def _answer(
         return JsonAnswer.of(posted.shape.write_results(outcomes, _with_ids(calls, outcomes)), code, headers)
     done = _Done(batch.id, request.path[SESSION], scope, status, outcomes_json(outcomes))
     if status == "waiting":
-        behind = held_up(batch, request.session().batches).values()
+        behind = blocked_calls(batch, request.session().batches).values()
         done.waited_for = list(dict.fromkeys(call for calls in behind for call in calls))[:NAMED]
     return JsonAnswer.of(done, code, headers)
 
@@ -260,7 +260,7 @@ async def get_batch(request: ServiceRequest[None, WhichBatch]) -> dict[str, Any]
     if any(call.outcome is None for call in calls):
         batches = request.runtime.session(first.key.session).batches
         for one in _running(batches, first):
-            held = held_up(one, batches)
+            held = blocked_calls(one, batches)
             reasons |= {id: tuple(call.call_id for call in behind) for id, behind in held.items()}
             reasons |= waiting_elsewhere(one)
     return {

@@ -27,7 +27,7 @@ from toolwright.stores.sqlite.core.connection import SqliteConnection
 from toolwright.stores.sqlite.core.owners import FileLiveness, OwnerLock, sweep
 from toolwright.stores.sqlite.core.reader import Reader
 from toolwright.stores.sqlite.core.schema import bring_up_to_date, secret_of
-from toolwright.stores.sqlite.core.side_connection import visit
+from toolwright.stores.sqlite.core.side_connection import inspect_file
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer import Sync, Writer
 from toolwright.stores.sqlite.core.writer_queue import WriterQueue
@@ -115,7 +115,7 @@ class SqliteStore:
             connection.execute("BEGIN")
             return work(connection)
 
-        return await visit(self.path, at_one_moment)
+        return await inspect_file(self.path, at_one_moment)
 
     def _prepare(self, connection: SqliteConnection) -> None:
         """Bring the schema up to date, and enter this process among the owners, in one transaction."""

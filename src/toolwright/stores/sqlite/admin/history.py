@@ -14,7 +14,7 @@ from toolwright.stores.contracts.waits import APPROVALS, WaitKind
 from toolwright.stores.sql.admin.history import find_decided_key, find_named, list_batches, list_calls, list_workers
 from toolwright.stores.sqlite.core.connection import SqliteConnection
 from toolwright.stores.sqlite.core.owners import FileLiveness
-from toolwright.stores.sqlite.core.side_connection import visit, visit_place
+from toolwright.stores.sqlite.core.side_connection import inspect_file, inspect_place
 from toolwright.stores.sqlite.core.store_file import StorePlace
 
 
@@ -24,7 +24,7 @@ async def batches(path: str | Path, session: str | None = None, *, limit: int = 
     Raises:
         StoreError: there is no store of this version there, or it cannot be read.
     """
-    return await visit(path, lambda connection: list_batches(connection, session, limit))
+    return await inspect_file(path, lambda connection: list_batches(connection, session, limit))
 
 
 async def calls(path: str | Path, *, batch: str | None = None, session: str | None = None) -> list[PastCall]:
@@ -38,7 +38,7 @@ async def calls(path: str | Path, *, batch: str | None = None, session: str | No
         connection.execute("BEGIN")  # one moment for calls and their waits
         return list_calls(connection, FileLiveness(place), batch, session)
 
-    return await visit_place(path, work)
+    return await inspect_place(path, work)
 
 
 async def runs_called(path: str | Path, word: str, session: str | None = None, *, limit: int = 6) -> list[Named]:
@@ -48,7 +48,9 @@ async def runs_called(path: str | Path, word: str, session: str | None = None, *
         StoreError: there is no store of this version there, or it cannot be read.
     """
     prefix = background_run.PREFIX
-    return await visit(path, lambda connection: find_named(connection, "processes", prefix, word, session, limit))
+    return await inspect_file(
+        path, lambda connection: find_named(connection, "processes", prefix, word, session, limit)
+    )
 
 
 async def schedules_called(path: str | Path, word: str, session: str | None = None, *, limit: int = 6) -> list[Named]:
@@ -58,7 +60,9 @@ async def schedules_called(path: str | Path, word: str, session: str | None = No
         StoreError: there is no store of this version there, or it cannot be read.
     """
     prefix = schedules.PREFIX
-    return await visit(path, lambda connection: find_named(connection, "schedules", prefix, word, session, limit))
+    return await inspect_file(
+        path, lambda connection: find_named(connection, "schedules", prefix, word, session, limit)
+    )
 
 
 async def workers(path: str | Path) -> list[str]:
@@ -71,7 +75,7 @@ async def workers(path: str | Path) -> list[str]:
     def work(connection: SqliteConnection, place: StorePlace) -> list[str]:
         return list_workers(connection, FileLiveness(place), time.monotonic())
 
-    return await visit_place(path, work)
+    return await inspect_place(path, work)
 
 
 async def decided_key(
@@ -82,4 +86,4 @@ async def decided_key(
     Raises:
         StoreError: there is no store of this version there, or it cannot be read.
     """
-    return await visit(path, lambda connection: find_decided_key(connection, call_id, session, kinds))
+    return await inspect_file(path, lambda connection: find_decided_key(connection, call_id, session, kinds))

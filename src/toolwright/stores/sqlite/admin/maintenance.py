@@ -24,7 +24,7 @@ from toolwright.stores.sql.calls.intent_bundles import UNREADABLE
 from toolwright.stores.sql.codec import one
 from toolwright.stores.sqlite.core.connection import SqliteConnection
 from toolwright.stores.sqlite.core.owners import FileLiveness
-from toolwright.stores.sqlite.core.side_connection import VisitorQueue, visit, visit_place
+from toolwright.stores.sqlite.core.side_connection import InspectorQueue, inspect_file, inspect_place
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.store import SqliteStore
 
@@ -38,7 +38,7 @@ async def stats(path: str | Path) -> Stats:
         counted = count_records(connection, FileLiveness(place), file_bytes=_size(place.path), free_bytes=free)
         return replace(counted, log_bytes=_log_size(place.path))
 
-    return await visit_place(path, work)
+    return await inspect_place(path, work)
 
 
 async def check(path: str | Path) -> list[str]:
@@ -53,7 +53,7 @@ async def check(path: str | Path) -> list[str]:
         # Where a bundle cannot be read, the records of its calls cannot be found.
         return [*told, *(() if unreadable else find_orphans(connection)), *find_contradictions(connection)]
 
-    return await visit(path, work)
+    return await inspect_file(path, work)
 
 
 async def prune(
@@ -88,13 +88,13 @@ async def prune(
     require_usable(before, sessions)
 
     def work(connection: SqliteConnection, place: StorePlace) -> Pruned:
-        queue = VisitorQueue(place)
+        queue = InspectorQueue(place)
         try:
             return pruned(connection, queue)
         finally:
             queue.close()
 
-    def pruned(connection: SqliteConnection, queue: VisitorQueue) -> Pruned:
+    def pruned(connection: SqliteConnection, queue: InspectorQueue) -> Pruned:
         @contextmanager
         def transaction() -> Iterator[None]:
             with nullcontext() if dry_run else queue.in_front():
@@ -118,7 +118,7 @@ async def prune(
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return Pruned(**counts, bytes=max(0, size - _size(Path(path))))
 
-    return await visit_place(path, work, writes=not dry_run)
+    return await inspect_place(path, work, writes=not dry_run)
 
 
 def _size(path: Path) -> int:
@@ -141,7 +141,7 @@ async def version(path: str | Path) -> int:
     def work(connection: SqliteConnection) -> int:
         return int(one(connection, "PRAGMA user_version"))
 
-    return await visit(path, work, older=True)
+    return await inspect_file(path, work, older=True)
 
 
 async def migrate(path: str | Path) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Access to the file of a store from outside. Owns the connection of a visitor, which owns no calls."""
+"""Access to the file of a store from outside. Owns the connection of an inspector, which owns no calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from toolwright.stores.sqlite.core.writer_queue import ENDING, WriterQueue
 T = TypeVar("T")
 
 
-async def visit(
+async def inspect_file(
     path: str | Path, work: Callable[[SqliteConnection], T], *, writes: bool = False, older: bool = False
 ) -> T:
     """Run `work` on a connection of its own, off the event loop. It makes no file, and without `writes` changes none.
@@ -31,22 +31,22 @@ async def visit(
     Raises:
         StoreError: there is no store of this version there, or it cannot be read or written.
     """
-    return await asyncio.to_thread(_visit, path, lambda connection, place: work(connection), writes, older)
+    return await asyncio.to_thread(_inspect, path, lambda connection, place: work(connection), writes, older)
 
 
-async def visit_place(
+async def inspect_place(
     path: str | Path, work: Callable[[SqliteConnection, StorePlace], T], *, writes: bool = False
 ) -> T:
-    """As `visit`, for `work` that also looks at the files beside the store, such as those of its owners.
+    """As `inspect_file`, for `work` that also looks at the files beside the store, such as those of its owners.
 
     Raises:
-        StoreError: as for `visit`.
+        StoreError: as for `inspect_file`.
     """
-    return await asyncio.to_thread(_visit, path, work, writes, False)
+    return await asyncio.to_thread(_inspect, path, work, writes, False)
 
 
-class VisitorQueue:
-    """The queue places of a visitor that writes: each of its transactions waits until the writers before it have
+class InspectorQueue:
+    """The queue places of an inspector that writes: each of its transactions waits until the writers before it have
     written.
 
     Where no program has a queue file, no program queues, and there is nothing to wait for.
@@ -75,7 +75,7 @@ class VisitorQueue:
             self._writer_queue.close(last=False)
 
 
-def _visit(given: str | Path, work: Callable[[SqliteConnection, StorePlace], T], writes: bool, older: bool) -> T:
+def _inspect(given: str | Path, work: Callable[[SqliteConnection, StorePlace], T], writes: bool, older: bool) -> T:
     with StorePlace(given) as place:
         path = place.path
         if not path.exists():

@@ -1,4 +1,4 @@
-"""Batches that cannot go on. Owns finding the calls of other batches that hold one up, and waiting for the end of a
+"""Batches that cannot continue. Owns finding the calls of other batches that block one, and waiting for the end of a
 batch only as long as that makes sense: no request waits for a person who does not know of it.
 
 A call that waits in the middle of its code keeps its claims, by design. A batch that comes later and conflicts with it
@@ -20,7 +20,7 @@ from toolwright.calls.schedule.claim_index import overlap
 from toolwright.tools.claims import Claim
 
 LOOK, LONGEST_LOOK = 0.1, 2.0
-"""Seconds until the first look whether a batch is held up, and between two of the last ones."""
+"""Seconds until the first look whether a batch is blocked, and between two of the last ones."""
 NAMED = 10
 """How many calls are named at most."""
 _MOST_CLAIMS = 200
@@ -38,8 +38,8 @@ class EarlierCall(Struct, frozen=True):
     tool: str
 
 
-class _Stuck:
-    """Calls that cannot go on before something comes from outside, with their claims."""
+class _Blocked:
+    """Calls that cannot continue before something comes from outside, with their claims."""
 
     def __init__(self) -> None:
         self._claims: dict[tuple[Claim, ...], list[ActiveCall]] = {}
@@ -55,23 +55,23 @@ class _Stuck:
         return list(dict.fromkeys(call for calls in found for call in calls))[:NAMED]
 
 
-def held_up(batch: Batch, batches: Iterable[Batch]) -> dict[str, list[EarlierCall]]:
-    """By the id of each call that is held up: the calls of other batches that wait for something outside, and that it
-    waits for. Empty while some call of the batch can go on by itself."""
+def blocked_calls(batch: Batch, batches: Iterable[Batch]) -> dict[str, list[EarlierCall]]:
+    """By the id of each call that is blocked: the calls of other batches that wait for something outside, and that it
+    waits for. Empty while some call of the batch can continue by itself."""
     if any(
         not _waits(call) and (call.ticket is None or call.ticket.state not in _BLOCKED) for call in batch.unfinished
     ):
         return {}
-    stuck, found = _Stuck(), dict[str, list[EarlierCall]]()
+    blocked, found = _Blocked(), dict[str, list[EarlierCall]]()
     above = [one for one in batches if one.parent is None]  # a call waits with those that it made
     queued = [(call.ticket, call) for one in above for call in one.unfinished if call.ticket is not None]
     for ticket, call in sorted(queued, key=lambda each: each[0].order):
         if ticket.state in _HOLDS and _waits(call):
-            stuck.add(ticket.claims, [call])
+            blocked.add(ticket.claims, [call])
         elif ticket.state in _BLOCKED:
-            behind = stuck.before(ticket.claims)
+            behind = blocked.before(ticket.claims)
             if behind:
-                stuck.add(ticket.claims, behind)
+                blocked.add(ticket.claims, behind)
                 found[call.call_id] = [_shown(each) for each in behind if each.owner is not batch]
             elif call.owner is batch:
                 return {}  # the one before it runs
@@ -109,7 +109,7 @@ async def settle(
             if quiet.done():
                 quiet.result()
                 return "done" if batch.done else "waiting"
-            if held_up(batch, batches()):
+            if blocked_calls(batch, batches()):
                 return "waiting"
             if loop.time() >= end:
                 return "running"
