@@ -550,6 +550,14 @@ async def test_the_id_is_the_same_in_another_session_and_runtime(open_session):
 
 
 @pytest.mark.promise("RUN-11")
+async def test_the_id_is_the_same_in_every_process_and_version(open_session):
+    session = await open_session(Tool.from_schema(name="raw", handler=lambda args: None))
+    id = batch_id(session, ToolCall(id="c1", name="raw", arguments={"b": "ü", "a": 1}))
+    # The beginning of `printf '%s' '[["c1","raw"]]{"a":1,"b":"ü"}' | sha256sum`.
+    assert id == "batch_de5c2b44c73e7f21deb2585dd9fa4ea31cc6002c"
+
+
+@pytest.mark.promise("RUN-11")
 async def test_other_calls_give_another_id(open_session):
     session = await open_session(
         Tool.from_schema(name="raw", handler=lambda args: None),

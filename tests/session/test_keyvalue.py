@@ -41,6 +41,14 @@ async def test_a_key_that_is_not_usable_is_refused(place, open_runtime, key):
 
 
 @pytest.mark.promise("SES-03")
+@pytest.mark.parametrize("key", ["x" * 255, "é" * 127], ids=len)
+async def test_a_key_of_255_bytes_is_kept(place, open_runtime, key):
+    kv = (await open_runtime(place)).session("s").kv
+    await kv.set(key, 1)
+    assert await kv.get(key) == 1
+
+
+@pytest.mark.promise("SES-03")
 async def test_a_session_may_not_keep_more_than_its_quota(place, open_runtime):
     runtime = await open_runtime(place, quotas=Quotas(key_values=Quota(2, 100)))
     kv = runtime.session("s").kv

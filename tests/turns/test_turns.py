@@ -57,6 +57,7 @@ async def test_usage_is_counted_by_model_and_in_sum(open_runtime):
 @pytest.mark.parametrize(
     ("budget", "limit", "ran"),
     [
+        (None, "model_calls", 10),
         (Budget(model_calls=2), "model_calls", 2),
         (Budget(tool_calls=3), "tool_calls", 3),
         (Budget(tokens=25), "tokens", 3),
