@@ -33,7 +33,7 @@ class Execution(Protocol):
         ...
 
     def change(self) -> asyncio.Future[None]:
-        """Done when the call ends, or waits no longer. Whoever asks for it cancels it."""
+        """Done when the call ends, or waits no longer. The code that asks for it cancels it."""
         ...
 
     async def cancel(self, reason: str) -> None:

@@ -20,7 +20,7 @@ EVERY_SESSION = ("*",)
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever a token proves, with its scopes in the sessions that match one of its patterns.
+    """The person or program that a token proves, with its scopes in the sessions that match one of its patterns.
 
     A scope includes no other one, except `admin`, which includes all. A pattern is a shell-style one, compared with the
     case of letters; `*` alone is every session.

@@ -155,7 +155,7 @@ class PostgresCopyDatabase:
         self._opened = connection = self._address.connect()
         connection.command(f"SET lock_timeout = '{PATIENCE}s'")
         try:
-            # Whoever opens a store takes this lock, too.
+            # A program that opens a store takes this lock, too.
             connection.run("SELECT pg_advisory_lock($1)", (self._address.lock_key("schema"),))
         except errors.LockNotAvailable as error:
             raise StoreUnavailable(

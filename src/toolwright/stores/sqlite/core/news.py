@@ -83,7 +83,7 @@ class News:
         try:
             version: int | None = one(self._connection, "PRAGMA data_version")
         except apsw.Error:
-            version = None  # Whoever is told reads the store, and is told what is wrong.
+            version = None  # The waiter that is told reads the store, and gets the error.
         if version != self._version or version is None:
             self._others += 1
             self._version = version
