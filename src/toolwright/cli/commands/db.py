@@ -1,4 +1,4 @@
-"""`toolwright db`: care of a store's file."""
+"""`toolwright db`: maintain a store."""
 
 from __future__ import annotations
 
