@@ -10,7 +10,7 @@ from functools import cached_property
 
 from toolwright.background.change_watch import ChangeWatch
 from toolwright.background.desk import Duty, RuntimeDesk
-from toolwright.background.feeding import Feeder
+from toolwright.background.offers import Offers
 from toolwright.background.worker import Worker
 from toolwright.calls.active_call import CURRENT
 from toolwright.calls.suspend.context_services import origin_of
@@ -61,7 +61,7 @@ class Background:
             shared.policy.background_per_worker,
         )
         driver.open(desk)
-        self._feeder = None if driver.claims else Feeder(desk, driver, shared.clock)
+        self._offers = None if driver.claims else Offers(desk, driver, shared.clock)
 
     @cached_property
     def store(self) -> RunStore:
@@ -99,18 +99,18 @@ class Background:
             self._begin_worker()
         if self.worker is not None:
             self.worker.poke()
-        if self._feeder is not None:
-            self._feeder.poke()
+        if self._offers is not None:
+            self._offers.poke()
 
     def told_cancelled(self, kind: WorkKind, id: str, reason: str) -> None:
         """Tell the driver that some work is to be cancelled."""
-        if self._feeder is not None:
-            self._feeder.cancelled(kind, id, reason)
+        if self._offers is not None:
+            self._offers.cancelled(kind, id, reason)
 
     def told_woken(self, kind: WorkKind, id: str) -> None:
         """Tell the driver that some work continues, which had waited."""
-        if self._feeder is not None:
-            self._feeder.woken(kind, id)
+        if self._offers is not None:
+            self._offers.woken(kind, id)
 
     def note_turn(self, action: TurnAction, turn: str, session: str) -> None:
         """Tell the worker of this runtime about a turn that it took."""
@@ -131,8 +131,8 @@ class Background:
     async def close(self) -> None:
         """Stop working, and wake the tasks that still wait for a run here."""
         await self.drain()
-        if self._feeder is not None:
-            await self._feeder.close()
+        if self._offers is not None:
+            await self._offers.close()
         if "watch" in self.__dict__:
             self.watch.close()
 
@@ -146,5 +146,5 @@ class Background:
                 Worker, self.store, self.shared, self.sessions, self.watch, chores, self.driver, self._next_duty
             )
             context.run(self.driver.serve)
-            if self._feeder is not None:
-                context.run(self._feeder.sweep)
+            if self._offers is not None:
+                context.run(self._offers.sweep)

@@ -19,7 +19,7 @@ WorkKind = Literal["run", "turn", "schedule"]
 
 
 class HandedBack(ToolwrightError):
-    """A worker could not see its work to the end, because it closes or cannot do it: another worker is to have it."""
+    """A worker could not finish its work, because it closes or cannot do it: the driver brings it to another worker."""
 
 
 class Work(Struct, frozen=True, kw_only=True):
@@ -39,8 +39,8 @@ class Work(Struct, frozen=True, kw_only=True):
 
 
 class WorkResult(Struct, frozen=True, kw_only=True):
-    """How far a worker came. `state` is "ended" when nothing is left to do, and "waiting" when it is to be brought
-    again: at `again_at`, or when somebody wakes it. `status` is its end as the store has it."""
+    """How far a worker came. `state` is "ended" when nothing is left to do, and "waiting" when the driver must bring it
+    again: at `again_at`, or when `Driver.wake` is called for it. `status` is the final state in the store."""
 
     state: Literal["ended", "waiting"]
     status: str = ""
@@ -91,8 +91,8 @@ class Desk(Protocol):
 class Driver(Protocol):
     """Brings work to the workers of one store. Implemented by `drivers/store.py` and `drivers/temporal/driver.py`.
 
-    A verb that cannot reach anybody now raises `DriverUnavailable`, and is repeated later. Verbs may come in any order,
-    from any process, and twice.
+    A method that cannot reach the engine now raises `DriverUnavailable`, and is called again later. Methods may be
+    called in any order, from any process, and twice.
     """
 
     @property
@@ -101,7 +101,7 @@ class Driver(Protocol):
         ...
 
     def open(self, desk: Desk) -> None:
-        """Begin: from now on verbs are used. Called once, and before all of them."""
+        """Begin. Called once, before all other methods."""
         ...
 
     def serve(self) -> None:
@@ -109,7 +109,7 @@ class Driver(Protocol):
         ...
 
     async def look(self) -> None:
-        """A round of the worker: called from time to time and when there are news, and never twice at once."""
+        """One look of the worker: called from time to time and when there is news, and never twice at once."""
         ...
 
     async def offer(self, work: Work) -> None:
@@ -125,11 +125,11 @@ class Driver(Protocol):
         ...
 
     def stop(self) -> None:
-        """Bring nothing more. Work that was brought may end."""
+        """Bring no more work. Work that was brought may end."""
         ...
 
     async def close(self) -> None:
-        """End. The desk has released whatever it had."""
+        """End. The desk has released all of its work."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Telling a driver what is in the store. Owns which work was offered and when, and repeating what could not be told."""
+"""Offering the work of a store to a driver. Owns which work was offered and when, and repeats notices that failed."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ AGAIN = 60.0
 AT_ONCE = 10
 """How many offers are on their way at a time."""
 MOST_UNSENT = 10_000
-"""How many tidings are remembered while the driver cannot be reached; the store has what they tell, too."""
+"""How many notices are remembered while the driver cannot be reached; the store has their content, too."""
 
 
-class Feeder:
+class Offers:
     """Offers what waits in a store to a driver, once, and tells it what has changed.
 
-    A process that only starts work looks when it has started some. With `sweep`, it looks all the time.
+    A process without a worker looks into the store when it has started work. With `sweep`, it looks from time to time.
     """
 
     def __init__(self, desk: Desk, driver: Driver, clock: Clock) -> None:
@@ -42,7 +42,7 @@ class Feeder:
         self._task: asyncio.Task[None] | None = None
 
     def sweep(self) -> None:
-        """Look from now on also without being poked."""
+        """Look from time to time from now on, also without a `poke`."""
         self._sweeps = True
         self.poke()
 
@@ -50,7 +50,7 @@ class Feeder:
         """There may be work to offer."""
         self._wake.set()
         if self._task is None and not self._closed:
-            self._task = asyncio.get_running_loop().create_task(self._feed())
+            self._task = asyncio.get_running_loop().create_task(self._look())
 
     def woken(self, kind: WorkKind, id: str) -> None:
         """What some work waited for has come."""
@@ -61,7 +61,7 @@ class Feeder:
         self._tell(kind, id, reason)
 
     async def close(self) -> None:
-        """Tell what is left to tell, if that is possible now, and stop."""
+        """Send the notices that are left, if that is possible now, and stop."""
         self._closed, task = True, self._task
         self._wake.set()
         if task is not None:
@@ -74,7 +74,7 @@ class Feeder:
             self._unsent[kind, id] = reason or self._unsent.get((kind, id))
         self.poke()
 
-    async def _feed(self) -> None:
+    async def _look(self) -> None:
         while not self._closed:
             self._wake.clear()
             told = await self._round()
@@ -92,7 +92,7 @@ class Feeder:
         except StoreError as fault:
             log.warning("Work to offer cannot be read: %s", fault, extra=log_fields("driver.store_unavailable"))
             return False
-        except Exception:  # the edge of the runtime: an error here must not end the feeding
+        except Exception:  # the edge of the runtime: an error here must not end the offers
             log.exception("Work to offer cannot be found", extra=log_fields("driver.failed"))
             return False
         offers = self._to_offer(waiting)
@@ -129,7 +129,7 @@ class Feeder:
         if self._unsent.get((kind, id)) == reason:
             self._unsent.pop((kind, id), None)
 
-    async def _all(self, tidings: Sequence[Awaitable[None]]) -> bool:
+    async def _all(self, notices: Sequence[Awaitable[None]]) -> bool:
         """Tell all of these, some at a time; False when the driver could not be reached for one of them."""
         places, done = asyncio.Semaphore(AT_ONCE), True
 
@@ -140,13 +140,13 @@ class Feeder:
                 except DriverError as fault:
                     self._cannot_tell(fault)
                     return False
-                except Exception:  # a driver of others
+                except Exception:  # a driver of another package may raise anything
                     log.exception("The driver failed", extra=log_fields("driver.failed"))
                     return False
                 return True
 
-        if tidings:
-            done = all(await asyncio.gather(*map(tell, tidings)))
+        if notices:
+            done = all(await asyncio.gather(*map(tell, notices)))
             if done:
                 self._away = False
         return done
