@@ -129,6 +129,14 @@ class Round:
         while self._note(self.onlooker, "") != "resolved":
             pass
 
+    def see_life(self, point: str) -> None:
+        """Wait until the program at this point has given a sign of life that still holds."""
+        alive = (
+            f"SELECT count(*) FROM {self.schemas[point]}.owners"
+            f" WHERE name = '{self.owners[point]}' AND until > clock_timestamp()"
+        )
+        self._until(lambda: self.servers[-1].execute(alive) == [(1,)])
+
     def go(self) -> None:
         """Let everything go on from where it stands."""
         for running in self.holders.values():
@@ -228,8 +236,10 @@ def kill(round: Round) -> None:
 def survive(round: Round) -> None:
     """The process goes on; then another one finds what was recorded."""
     round.unblock()
+    round.see_life("after a commit")
     for proxy in round.proxies["after a commit"]:
-        # The connection on which an answer does not come ends at some time.
+        # The connection on which an answer does not come ends at some time. A process that lost its connections without
+        # a sign of life since it stood still would be taken for dead.
         proxy.drop()
         proxy.mend()
     round.go()
