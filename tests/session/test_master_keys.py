@@ -70,8 +70,10 @@ async def test_a_lost_key_is_named_and_loses_nothing(file, open_runtime):
     async def use(ctx: ToolContext) -> str | None:
         return await ctx.secrets.get("k")
 
-    with pytest.raises(MissingRequirement, match="which is not known here; set TOOLWRIGHT_MASTER_KEY"):
+    with pytest.raises(MissingRequirement) as refused:
         await open_runtime(file, use)
+    assert f"there is no key file {str(key)!r}; put that file back from a copy, or set" in str(refused.value)
+    assert "TOOLWRIGHT_MASTER_KEY" in str(refused.value)
     runtime = await open_runtime(file)
     runtime.tools.register(use)
     session = runtime.session("s")
@@ -85,6 +87,22 @@ async def test_a_lost_key_is_named_and_loses_nothing(file, open_runtime):
     key.unlink(missing_ok=True)
     hidden.rename(key)
     assert await session.secrets.get("k") == "the value"
+
+
+@pytest.mark.promise("SES-03", "APP-05")
+async def test_a_key_file_that_does_not_have_the_key_is_named(file, open_runtime):
+    runtime = await open_runtime(file)
+    await runtime.session("s").secrets.set("k", "the value")
+    await runtime.close()
+    key = file.with_name("agent.db.key")
+    key.write_text(text(ONE) + "\n")
+
+    @tool
+    async def use() -> None: ...
+
+    with pytest.raises(MissingRequirement) as refused:
+        await open_runtime(file, use)
+    assert f"is not in the key file {str(key)!r}; put the right file back from a copy, or set" in str(refused.value)
 
 
 @pytest.mark.promise("SES-03")

@@ -12,7 +12,7 @@ from toolwright.calls.pools.process_pool import pickled
 from toolwright.errors import MissingRequirement
 from toolwright.extras import EXTRAS, how_to_install, missing_libraries
 from toolwright.log_fields import log_fields
-from toolwright.session.secrets.master_keys import EnvironmentKeys, KeyProvider
+from toolwright.session.secrets.master_keys import VARIABLE, EnvironmentKeys, KeyFile, KeyProvider
 from toolwright.stores.contracts.sessions import SecretStore
 from toolwright.tools.outcome import told
 from toolwright.tools.tool import Tool
@@ -92,8 +92,8 @@ async def require_readable_secrets(store: SecretStore, keys: KeyProvider) -> Non
     unknown = sorted(master for master in masters if keys.key(master) is None)
     if len(unknown) == len(masters):
         raise MissingRequirement(
-            f"The secrets of the store are sealed with the master key {unknown[0]!r:.100}, which is not known here; "
-            "set TOOLWRIGHT_MASTER_KEY as in the program that wrote them, or give App(master_key=...)"
+            f"The secrets of the store are sealed with the master key {unknown[0]!r:.100}, which {_not_here(keys)}set "
+            f"{VARIABLE} as in the program that wrote them, or give App(master_key=...)"
         )
     if unknown:
         log.warning(
@@ -101,3 +101,13 @@ async def require_readable_secrets(store: SecretStore, keys: KeyProvider) -> Non
             unknown,
             extra=log_fields("secrets.unknown_keys"),
         )
+
+
+def _not_here(keys: KeyProvider) -> str:
+    """Where a master key was looked for, and what is to be done about that place."""
+    if not isinstance(keys, KeyFile):
+        return "is not known here; "
+    path = str(keys.path)
+    if keys.path.exists():
+        return f"is not in the key file {path!r}; put the right file back from a copy, or "
+    return f"is not known here, for there is no key file {path!r}; put that file back from a copy, or "
