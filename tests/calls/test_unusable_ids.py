@@ -1,9 +1,13 @@
 """Ids that cannot be written: the call fails alone."""
 
+import random
+import string
+
 import pytest
 
+from tests.postgres_server import PostgresServer
 from tests.support import fail_after
-from toolwright import Runtime, ToolCall, tool
+from toolwright import Runtime, StoreError, ToolCall, ToolContext, tool
 
 
 @pytest.mark.promise("RUN-02")
@@ -38,3 +42,75 @@ async def test_a_call_whose_id_has_no_form_in_utf_8_fails_alone(tmp_path, where)
         outcomes[1].call_id.encode()
         assert "give it another id" in outcomes[1].text
     assert sorted(ran) == [1, 4, 5]
+
+
+def long_text(length: int) -> str:
+    """Text that no server can compress."""
+    return "".join(random.Random(length).choices(string.ascii_letters + string.digits, k=length))
+
+
+@pytest.fixture
+def url(postgres: PostgresServer):
+    with postgres.schema() as schema:
+        yield f"{postgres.url}?schema={schema}"
+
+
+@pytest.mark.promise("RUN-02", "ENG-02")
+async def test_a_call_whose_id_is_longer_than_a_server_holds_fails_alone_before_it_runs(url: str):
+    ran: list[int] = []
+
+    @tool
+    async def note(n: int, ctx: ToolContext) -> int:
+        ran.append(n)
+        return await ctx.step(long_text(255), lambda: n)
+
+    calls = [
+        ToolCall(id=long_text(1_994), name="note", arguments={"n": 1}),  # with the session and the scope, the most
+        ToolCall(id=long_text(1_995), name="note", arguments={"n": 2}),
+        ToolCall(id="é" * 998, name="note", arguments={"n": 3}),
+        ToolCall(id="c4", name="note", arguments={"n": 4}),
+    ]
+    async with fail_after(30), Runtime.open(url, tools=[note]) as runtime:
+        session = runtime.session("one")
+        first = await session.run_batch(calls, scope="two")
+        again = await session.run_batch(calls, scope="two")
+        assert sorted(ran) == [1, 4]
+        (elsewhere,) = await runtime.session(long_text(3_000)).run_batch(calls[3:])
+        (in_scope,) = await session.run_batch(calls[3:], scope=long_text(3_000))
+    for outcomes in (first, again):
+        assert [outcome.value if outcome.ok else outcome.failure.code for outcome in outcomes] == [
+            1,
+            "unusable_id",
+            "unusable_id",
+            4,
+        ]
+        assert (
+            "has 2,001 bytes together with its session and scope, and this store takes at most 2,000"
+            in outcomes[1].text
+        )
+    assert [outcome.replayed for outcome in again] == [True, False, False, True]
+    assert (elsewhere.failure.code, in_scope.failure.code, len(ran)) == ("unusable_id", "unusable_id", 2)
+
+
+@pytest.mark.promise("RUN-02")
+async def test_a_file_holds_ids_of_any_length(tmp_path):
+    @tool
+    async def note(n: int) -> int:
+        return n
+
+    call = ToolCall(id=long_text(20_000), name="note", arguments={"n": 1})
+    async with fail_after(20), Runtime.open(tmp_path / "agent.db", tools=[note]) as runtime:
+        session = runtime.session(long_text(5_000))
+        assert [(await session.run_batch([call], scope=long_text(5_000)))[0].replayed for _ in range(2)] == [
+            False,
+            True,
+        ]
+
+
+@pytest.mark.promise("ENG-02")
+async def test_a_name_that_is_longer_than_a_server_holds_is_told_as_such(url: str):
+    async with fail_after(30), Runtime.open(url) as runtime:
+        with pytest.raises(
+            StoreError, match=r"an id, a name or a path is longer than an index holds .*use a shorter one"
+        ):
+            await runtime.session(long_text(3_000)).kv.set("k", 1)

@@ -61,6 +61,7 @@ class MemoryStore:
         self._given_up: set[CallKey] = set()  # forgotten or released here, and not begun here since
         self.secret = database.secret
         self.owner = uuid7()
+        self.longest_key: int | None = None
         self._writes = 0
         database.owners.add(self.owner)
 

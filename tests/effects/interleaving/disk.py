@@ -29,6 +29,7 @@ class Disk:
         self.memory = MemoryStore(rows)
         self.process = process
         self.owner = self.memory.owner
+        self.longest_key = self.memory.longest_key
         self.secret = self.memory.secret
         self.ledger: Ledger
         self.struck: Callable[[Any], bool]

@@ -41,7 +41,7 @@ from toolwright.stores.contracts.journal import (
 )
 from toolwright.stores.contracts.turns import TURN_SCOPE
 from toolwright.tools.claims import PARALLEL
-from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.outcome import Failure, ToolOutcome
 
 LONGEST_LOOK = 5.0
 """Seconds between two looks at a call that runs in another process, where the store tells nothing of it."""
@@ -78,6 +78,8 @@ class StoreJournal:
         session, scope, batch = calls[0].env.session_id, owner.scope, owner.id
         # The authority of a run is stored with the run.
         under = None if scope.startswith(RUN_SCOPE) else owner.context.written_authority
+        if (most := self._store.longest_key) is not None:
+            _refuse_long_keys(calls, session, scope, most)
         waiting = [call for call in calls if call.outcome is None and call.tool is not None]
         refused: Sequence[ActiveCall] = ()
         if len(waiting) < len(calls):
@@ -449,6 +451,33 @@ def _link(call: ActiveCall, entry: Entry) -> None:
     trace = entry.intent.trace
     if call.span is not None and trace is not None:
         call.span.link(trace, "replay" if entry.outcome is not None else "takeover" if entry.cut_off else "continued")
+
+
+def _refuse_long_keys(calls: Sequence[ActiveCall], session: str, scope: str, most: int) -> None:
+    """Refuse the calls whose ids the store cannot hold beside their session and scope."""
+    room = most - _size(session) - _size(scope)
+    for call in calls:
+        size = _size(call.call_id)
+        if size > room:
+            call.owner.leave_queue((call,))
+            call.repeated = True  # It is not in the journal.
+            if call.outcome is None:
+                call.fail(_too_long(most - room + size, most))
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _too_long(size: int, most: int) -> Failure:
+    return Failure(
+        category="invalid_arguments",
+        code="unusable_id",
+        message=f"The call was not run: its id has {size:,} bytes together with its session and scope, and this store "
+        f"takes at most {most:,}; use shorter ones",
+        source="runtime",
+        data={"most_bytes": most},
+    )
 
 
 def _out_of_order(owner: OwnerBatch, waiting: Sequence[ActiveCall], intents: list[Intent]) -> list[Intent]:

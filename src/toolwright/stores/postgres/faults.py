@@ -126,6 +126,10 @@ def _names_nothing(told: str) -> str | None:
 
 def _explain(error: psycopg.Error) -> str:
     """The fault, and the remedy."""
+    if isinstance(error, errors.ProgramLimitExceeded) and "index row" in (error.diag.message_primary or ""):
+        return (
+            f"an id, a name or a path is longer than an index holds ({error.diag.message_primary}); use a shorter one"
+        )
     for kind, words in _REASONS:
         if isinstance(error, kind):
             return words.format(error.diag.message_primary)

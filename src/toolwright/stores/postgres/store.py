@@ -35,6 +35,9 @@ from toolwright.stores.sql.sessions.services import SqlServiceStores
 T = TypeVar("T")
 LOOK = 0.1
 """Seconds between two looks at what this process itself has written, for somebody who waits for that, too."""
+LONGEST_KEY = 2_000
+"""Bytes of the session, the scope and the id of a call together. An index of the server holds about 2,650 in a row, and
+some rows have the name of a step, a signal or a question beside them."""
 
 
 class PostgresStore:
@@ -60,7 +63,7 @@ class PostgresStore:
         except BaseException:
             self.life.end()
             raise
-        self.journal = SqlJournalStore(self._writer, self.life, self.owner, PostgresBatches(self.owner))
+        self.journal = SqlJournalStore(self._writer, self.life, self.owner, PostgresBatches(self.owner), LONGEST_KEY)
         self.waits = SqlWaitStore(self._writer, self.owner, secret)
         self._closed = False
         self._listener = Listener(address, self.owner, self.life.hurry)

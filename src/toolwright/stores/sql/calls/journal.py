@@ -165,10 +165,18 @@ class SqlJournalStore:
     The intents of a batch may be written in one row, or by the statements of `whole`, where the store has such.
     """
 
-    def __init__(self, writer: JobQueue, liveness: Liveness, owner: str, whole: WholeBatches | None = None) -> None:
+    def __init__(
+        self,
+        writer: JobQueue,
+        liveness: Liveness,
+        owner: str,
+        whole: WholeBatches | None = None,
+        longest_key: int | None = None,
+    ) -> None:
         self._writer = writer
         self._liveness = liveness
         self.owner = owner
+        self.longest_key = longest_key
         self._bundles = Bundles()
         self._whole = whole
         self._given_up: dict[CallKey, None] = {}  # used by the thread of the writer alone
