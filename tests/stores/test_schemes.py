@@ -71,6 +71,7 @@ async def test_a_path_and_a_sqlite_url_name_the_same_file(tmp_path: Path):
     assert [file.name for file in tmp_path.iterdir()] == ["a.db"]
 
 
+@pytest.mark.promise("EFF-17")
 @pytest.mark.parametrize("open", [open_store, inspect_store])
 async def test_a_scheme_that_is_not_known_is_refused_with_the_remedy(open):
     with pytest.raises(StoreError) as refused:

@@ -5,6 +5,7 @@ import asyncio
 import apsw
 import pytest
 
+from tests.stores.sqlite.older_schemas import make_version_1
 from tests.support import fail_after
 from toolwright import Runtime
 from toolwright.errors import StoreError
@@ -13,8 +14,12 @@ from toolwright.testing.conformance.cases import call, intent
 
 
 @pytest.mark.promise("EFF-09", "EFF-20")
-async def test_a_store_that_another_program_holds_is_opened_without_holding_the_event_loop(file):
-    await SqliteStore(file).close()
+@pytest.mark.parametrize("version", ["this version", "an older version"])
+async def test_a_store_that_another_program_holds_is_opened_without_holding_the_event_loop(file, version):
+    if version == "an older version":  # it is migrated when the other program is done
+        make_version_1(file)
+    else:
+        await SqliteStore(file).close()
     other = apsw.Connection(str(file))
     other.execute("BEGIN IMMEDIATE")
     async with fail_after(8):  # less than the store waits for the other program
