@@ -556,7 +556,7 @@ async def test_a_lease_from_before_the_machine_was_started_anew_has_passed(tmp_p
     assert (first.run.token, second.run.token) == (1, 2)
 
 
-@pytest.mark.promise("PROC-02", "PROC-04")
+@pytest.mark.promise("PROC-02", "PROC-04", "EFF-01")
 async def test_an_event_without_a_key_is_kept_once_when_the_run_is_taken_over(pair: Pair, file: Path):
     stand_still = [True]
 

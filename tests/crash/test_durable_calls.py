@@ -196,7 +196,7 @@ async def test_a_call_that_was_cut_off_and_denied_is_interrupted(crashes):
     assert (outcome.attempts, outcome.may_have_run) == (1, True)
 
 
-@pytest.mark.promise("EFF-06", "WAIT-05")
+@pytest.mark.promise("EFF-06", "WAIT-05", "EFF-01")
 async def test_a_tool_that_is_run_again_receives_the_same_signals_and_events_again(crashes):
     program = """
 @tool(on_crash="rerun")

@@ -176,7 +176,7 @@ async def main():
 """
 
 
-@pytest.mark.promise("SES-08", "SES-09")
+@pytest.mark.promise("SES-08", "SES-09", "EFF-01")
 async def test_a_call_finds_its_child_session_and_the_models_answer_again_after_a_kill(crashes):
     crashes.crash(CHILD, dies=True)
     (told,) = crashes.start(CHILD, dies=False).wait().said

@@ -20,7 +20,7 @@ async def main():
 """
 
 
-@pytest.mark.promise("PROC-05")
+@pytest.mark.promise("PROC-05", "EFF-01")
 async def test_a_run_that_was_started_before_a_kill_is_not_started_again(zygote, tmp_path: Path):
     def kit(name: str) -> Crashes:
         folder = tmp_path / name

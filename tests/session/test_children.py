@@ -156,7 +156,7 @@ class Parrot:
         return {"text": request.messages[-1]["content"].upper(), **request.options}
 
 
-@pytest.mark.promise("SES-08")
+@pytest.mark.promise("SES-08", "EFF-01")
 async def test_a_tool_asks_the_sessions_model_once(place, open_runtime):
     attempts = []
 

@@ -352,7 +352,7 @@ async def test_a_sleep_holds_no_slot_and_its_time_is_not_the_tools(place, open_r
     assert outcome.value == "morning"
 
 
-@pytest.mark.promise("EFF-10")
+@pytest.mark.promise("EFF-10", "EFF-01")
 async def test_a_sleep_does_not_start_anew_after_a_restart(file, open_runtime):
     clock = FakeClock()
 
