@@ -28,7 +28,7 @@ class Background:
 
     `worker` is True for a worker from the beginning, False for none, and None for one that begins when this runtime
     first starts a run or a schedule. `duties` is its work beside runs, and `next_duty` gives the instant of the next of
-    it that nobody tells of. `driver` brings work to it, and `cancel_run` cancels a run by its id.
+    it that no news tells of. `driver` brings work to it, and `cancel_run` cancels a run by its id.
     """
 
     def __init__(

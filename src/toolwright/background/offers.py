@@ -14,7 +14,7 @@ from toolwright.log_fields import log_fields
 log = logging.getLogger("toolwright.drivers")
 
 SWEEP = 5.0
-"""Seconds between two looks for work that nobody offered, such as that of a program without this driver."""
+"""Seconds between two looks for work that was not offered, such as that of a program without this driver."""
 AGAIN = 60.0
 """Seconds after which work that still waits is offered again: the driver may have lost it."""
 AT_ONCE = 10

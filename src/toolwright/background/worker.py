@@ -31,11 +31,11 @@ RENEW = 10.0
 RENEW_IDLE = 20.0
 """Seconds between two renewals of a worker that has no runs: only how much room it has is known by them."""
 LOOK = 5.0
-"""Seconds between two looks for runs whose lease has ended while their worker lives, of which nobody tells."""
+"""Seconds between two looks for runs whose lease has ended while their worker lives: no news tells of them."""
 LOOK_ALONE = 0.5
 """Seconds between two looks for something to do, where no store tells any news."""
 LONGEST_LOOK = 30.0
-"""Seconds between two looks for all there may be to do, where nobody tells of anything."""
+"""Seconds between two looks for all there may be to do, without any news."""
 SHORTEST_PAUSE = 0.1
 """Seconds between two looks, where each finds that something should be done by now."""
 FAIR_WAIT = 1.0
@@ -128,7 +128,7 @@ class Worker:
         self._left_since: float | None = None
         """Since when there are runs that it did not claim."""
         self._told = True
-        """True when somebody has told of something to do since the last look."""
+        """True when there was news of something to do since the last look."""
         self._driver = driver
         self._known = asyncio.Event()
         """Set when the store knows of it: before that it may claim nothing."""
@@ -226,7 +226,7 @@ class Worker:
             await self._pause(self._patience(), self._wake)
 
     def _patience(self) -> float:
-        """Seconds until something must be done, whatever anybody tells."""
+        """Seconds until something must be done, also without news."""
         look = LOOK if self._shared.news.comes and self._driver.claims else LOOK_ALONE
         if self._left_since is not None:
             look = min(look, FAIR_WAIT)

@@ -61,7 +61,7 @@ class CopySource(Protocol):
 
 
 class CopyTarget(CopySource, Protocol):
-    """A store that is being filled. Until `finish`, nobody can open it as a store."""
+    """A store that is being filled. Until `finish`, no program can open it as a store."""
 
     @property
     def finished(self) -> bool:

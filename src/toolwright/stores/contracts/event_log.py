@@ -50,7 +50,7 @@ class EventLogStore(Protocol):
     """The contract of the event log in a database. Implemented by `stores/sql/sessions/event_log.py`.
 
     An event is in the log when the change that it tells of is committed, and in the same commit: no reader sees a
-    number and later a smaller one. It is kept as long as nobody removes it, and its content as long as its subject: a
+    number and later a smaller one. It is kept until it is pruned, and its content as long as its subject: a
     call, a run, a turn. Numbers are never given twice, not even after a power cut.
     """
 

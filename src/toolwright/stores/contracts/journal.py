@@ -78,7 +78,7 @@ class Intent(Struct, frozen=True, gc=False):
 
 
 NO_CLAIMS = "-"
-"""The claims of a call that nobody has to wait for: it does not stand in the order of its session, or not yet."""
+"""The claims of a call that no other has to wait for: it does not stand in the order of its session, or not yet."""
 
 
 class Holder(Struct, frozen=True, gc=False):
@@ -242,7 +242,7 @@ class JournalStore(Protocol):
     def forget(self, key: CallKey) -> Awaitable[bool]:
         """Delete the intent of a call that this process owns and that did not run, with all its waits.
 
-        True again when it is repeated by the owner that deleted it, as long as nobody began the call again. False when
+        True again when it is repeated by the owner that deleted it, as long as the call was not begun again. False when
         the call is finished, unknown, or not this process's.
         """
         ...
@@ -259,7 +259,7 @@ class JournalStore(Protocol):
     def release(self, key: CallKey) -> Awaitable[bool]:
         """Release an unfinished call that may have run: the next owner finds it `cut_off`.
 
-        True again when it is repeated by the owner that released it, as long as nobody took the call over. False when
+        True again when it is repeated by the owner that released it, as long as the call was not taken over. False when
         it is finished, unknown, or not this process's.
         """
         ...

@@ -183,7 +183,7 @@ class RunStore(Protocol):
         goes first, so that a session with very many queued runs delays another by one of them, and not by all.
 
         With `fair` it leaves other living workers that have room their share: of all runs that are queued or run, each
-        worker gets as many as fit its capacity. A worker that finds runs again which nobody took claims without it.
+        worker gets as many as fit its capacity. If no other took them by its next look, it claims them without `fair`.
 
         Unfinished calls of the previous worker are released, and the new one may continue them. With disposition
         "rerun" they are deleted with their effects, unless the call has an outcome. The deadline is set once, at the

@@ -39,7 +39,7 @@ class TurnRecord(Struct, frozen=True, kw_only=True, gc=False):
     `Advance` of this claim.
 
     `caller` is the call whose sub-agent the turn is, as `written_caller` writes it, and `above` the scope of the calls
-    of the turn that its usage counts for. Such a turn is continued by its caller, and by nobody else.
+    of the turn that its usage counts for. Only its caller continues such a turn.
     """
 
     id: str

@@ -32,7 +32,7 @@ CONNECT = 10
 POOL_CHECKS = 5
 """How often a connection is tested that seems to come from a pooler."""
 _USER = re.compile(r"[^@/]*@")
-# A connection that nobody answers on is given up after about 15 seconds.
+# A connection without answers is given up after about 15 seconds.
 _KEEPALIVE = {"keepalives_idle": "5", "keepalives_interval": "2", "keepalives_count": "4", "tcp_user_timeout": "15000"}
 _SETTINGS = {
     # A program that is stopped in the middle of a transaction must not block the others for ever.
@@ -40,7 +40,7 @@ _SETTINGS = {
     "lock_timeout": "30s",
     "statement_timeout": "0",
     "idle_session_timeout": "0",
-    # The server, too, gives up a connection that nobody answers on: it holds the lock of a machine that lost its power.
+    # The server, too, gives up a connection without answers: it may hold the lock of a machine that lost its power.
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "4",

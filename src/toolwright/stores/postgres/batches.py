@@ -1,6 +1,6 @@
 """Whole batches in PostgreSQL. Owns the statements that write all calls of a batch at once, as arrays of columns.
 
-Calls that somebody knows already, or that are not this owner's, are rare: the shared queries of the journal are for
+Calls that the store knows already, or that are not this owner's, are rare: the shared queries of the journal write
 them.
 """
 

@@ -1,8 +1,8 @@
 """A connection to PostgreSQL that the shared queries run on. Owns running statements; others own transactions.
 
 Statements go to libpq as psycopg wraps it, and not through its cursors: a statement of one row costs a third of the
-processor time so. Those whose answer nobody needs at once go together with the next one, in one exchange with the
-server.
+processor time so. Those whose answer is not needed at once are sent together with the next one, in one exchange with
+the server.
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ def notice(owner: str, news: int) -> str:
 
 
 class Listener:
-    """Counts how often something came of other owners. It listens on a thread that begins when somebody first waits.
+    """Counts the news of other owners. It listens on a thread that begins with the first waiter.
 
-    `look` lets somebody look at the store, whose answer comes to `seen`.
+    `look` asks for a look at the store, whose result comes to `seen`.
     """
 
     def __init__(self, address: Address, owner: str, look: Callable[[], object]) -> None:
@@ -74,7 +74,7 @@ class Listener:
             self._ring()
 
     def is_told(self) -> bool:
-        """False while somebody waits, and the server tells nothing."""
+        """False while there are waiters, and the server cannot notify."""
         return self.hears or not self._waiters
 
     async def wait(self, heard: int, seconds: float) -> None:
@@ -128,13 +128,13 @@ class Listener:
                 pause.select(RETRY)
 
     def _listen(self) -> None:
-        """Listen until the connection is lost, or somebody ends it."""
+        """Listen until the connection is lost, or the listener is closed."""
         connection = self._address.connect()
         told = connection.raw.pgconn
         try:
             connection.command(f"LISTEN {channel_of(self._address)}")
             self.hears = True
-            self._look()  # what came before is known to nobody
+            self._look()  # what came before was not heard
             with selectors.DefaultSelector() as both:
                 both.register(self._woken, selectors.EVENT_READ)
                 both.register(told.socket, selectors.EVENT_READ)

@@ -18,8 +18,8 @@ from toolwright.stores.sql.codec import one
 from toolwright.stores.sql.connection import Connection
 
 GAP = 1_000_000
-"""How far the numbers jump when a store is opened that nobody had open: of the events that were shown before a power
-cut, some may be lost, and their numbers must not be given again."""
+"""How far the numbers jump when a store is opened that no process had open: of the events that were shown before a
+power cut, some may be lost, and their numbers must not be given again."""
 OPENED = "opened"
 """The kind of the row that holds such a jump. It is no event."""
 NOTE = (
@@ -74,7 +74,7 @@ def note_removal(connection: Connection, session: str) -> None:
 
 
 def leave_gap(connection: Connection, at: float) -> None:
-    """Let the next number be far beyond all that anybody was shown."""
+    """Let the next number be far beyond all that were ever shown."""
     last = one(connection, "SELECT kind FROM events ORDER BY number DESC LIMIT 1")
     if last not in (None, OPENED):
         connection.execute(NOTE, (GAP, "", OPENED, at, "", None))

@@ -37,7 +37,7 @@ class JobQueue(Protocol):
 
         With `synced=False` a power cut may lose it until the next synced commit; a crash of this process does not.
         `shared` means that it may run at the same time as other such work of other programs; `ordered` are sessions of
-        which no other work runs at the same time that has them, too. `quiet` means that nobody waits for what it
+        which no other work runs at the same time that has them, too. `quiet` means that no process waits for what it
         writes: it need not be among the news of the store.
 
         Raises:

@@ -11,9 +11,9 @@ class Liveness(Protocol):
     """Which owners of a store are gone. Implemented by `FileLiveness` in `stores/sqlite/core/owners.py`."""
 
     def dead_among(self, owners: set[str], connection: Connection) -> set[str]:
-        """The owners whose process is gone, or that are nobody."""
+        """The owners whose process is gone, with the empty name of released calls."""
         ...
 
     def spares_all(self, connection: Connection) -> bool:
-        """True while nobody is taken for dead, nor any lease for passed, because the store itself was away."""
+        """True while no process counts as dead and no lease as passed, because the store itself was away."""
         ...

@@ -36,7 +36,7 @@ _VALID = "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)"
 class SqlTokenStore:
     """`TokenStore` in a SQL store.
 
-    `alone`: nobody else has the tokens, as in memory. They are remembered then, and asked for once.
+    `alone`: no other process has the tokens, as in memory. Then they are remembered, and read once.
     """
 
     def __init__(self, changes: Changes, *, alone: bool = False) -> None:
@@ -71,7 +71,8 @@ class SqlTokenStore:
         if found is None:
             found = await self._changes.read(lambda connection: _find(connection, id))
             if found is not None and len(known) < _MOST_KNOWN:
-                known[id] = found  # of the time before a change, if there was one: nobody asks that any more
+                # If a change came meanwhile, `self._known` is another dictionary by now; this one is not read again.
+                known[id] = found
         return found
 
     async def list_tokens(self, kind: TokenKind, after: str | None, limit: int) -> list[StoredToken]:

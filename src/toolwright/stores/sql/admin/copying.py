@@ -286,7 +286,7 @@ def has_records(database: CopyDatabase) -> bool:
 
 
 def is_open(shown: str, programs: str = "a program", *, note: str = "") -> StoreError:
-    """The error for a store that somebody has open."""
+    """The error for a store that a program has open."""
     return StoreError(f"The store {shown!r} cannot be copied from or to: {programs} has it open; end that first{note}")
 
 

@@ -190,7 +190,7 @@ class SqlRunStore:
             more.extend({(id, token) for id, token, _ in found} - set(held))
             return Renewal(lost, {id: reason for id, _, reason in found if reason is not None})
 
-        # Nobody waits for a renewal, but somebody may for a run that is handed back.
+        # No process waits for a renewal, but one may wait for a run that is handed back.
         renewal = await self._changes.change(None, work, quiet=True)
         if more:
             await self._changes.change(None, lambda connection: queue_again(connection, worker, more, at))
@@ -958,7 +958,7 @@ def abandon_resources(connection: Connection, session: str) -> None:
 
 
 def _fields(metadata: bytes) -> dict[str, msgspec.Raw]:
-    """The fields of a resource; none where somebody else wrote it, and it is no object."""
+    """The fields of a resource; none where it is no JSON object, since others may write it, too."""
     try:
         return _decode_raw(metadata)
     except msgspec.DecodeError:

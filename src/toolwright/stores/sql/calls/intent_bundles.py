@@ -101,7 +101,7 @@ class Bundle:
         return _encode(self.claims).decode() if any(self.claims) else None
 
     def is_there(self, connection: Connection) -> bool:
-        """True until somebody unties it."""
+        """True until it is untied, by any process."""
         return one(connection, f"SELECT 1 FROM bundles WHERE {_THIS}", self.name) is not None
 
 

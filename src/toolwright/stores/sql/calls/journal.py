@@ -193,7 +193,7 @@ class SqlJournalStore:
             over = self._bundles.over()
             if self._whole is None:
                 batch.bundle = Bundle.of(batch.rows, batch.authority) if batch.may_rerun else None
-            elif not refused:  # those need to be looked up while nobody else writes
+            elif not refused:  # those need to be looked up while no other process writes
                 batch.attempt = self._whole.begin(intents)
 
         def work(connection: Connection) -> Begun:
@@ -646,7 +646,7 @@ class Bundles:
         return [None if (bundled := self._of.get(key)) is None else bundled[1] for key in keys]
 
     def take(self, keys: Iterable[CallKey]) -> list[Bundled | None]:
-        """Let calls go that somebody is about to write about; the intent of each that was here, with its bundle."""
+        """Forget calls that are about to be written; the intent of each that was here, with its bundle."""
         return [self._of.pop(key, None) for key in keys]
 
     def end(self, taken: Sequence[Bundled | None], job: asyncio.Future[None]) -> None:
@@ -711,7 +711,7 @@ def _packed(outcomes: Iterable[ToolOutcome]) -> list[bytes]:
 def _find(
     connection: Connection, keys: list[CallKey], among: str = "calls", *, traced: bool = False
 ) -> dict[CallKey, Entry]:
-    """The calls among these that are there; with the traces of their first executions, if somebody wants those."""
+    """The calls among these that are there; with the traces of their first executions, if `traced`."""
     ids: dict[tuple[str, str], list[str]] = {}  # nearly always of one session and scope
     for session, scope, call_id in keys:
         ids.setdefault((session, scope), []).append(call_id)

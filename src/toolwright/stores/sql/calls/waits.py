@@ -240,7 +240,7 @@ class SqlWaitStore:
 
 
 def completion_came(connection: Connection, key: CallKey) -> bool:
-    """True when somebody resolved the completion of a call, and was told that this stands."""
+    """True when the completion of a call was resolved, and the resolver was told that it was the first."""
     wait = _find(connection, WaitKey(key, "completion"))
     return wait is not None and was_answered(wait.resolution)
 

@@ -1,6 +1,6 @@
 """News of other programs on one file. Owns noticing that another connection has committed, or that an owner has died.
 
-SQLite tells nobody of a commit. While somebody here waits, the thread of the writer looks from time to time at
+SQLite does not notify. While there is a waiter in this process, the thread of the writer looks from time to time at
 `PRAGMA data_version`, which costs microseconds and reads no table, and at the locks of the other owners.
 """
 
@@ -21,9 +21,9 @@ from toolwright.stores.sqlite.core.owners import is_alive, owner_numbers
 from toolwright.stores.sqlite.core.store_file import StorePlace
 
 PAUSE = 0.025
-"""Seconds between two looks at the version of the data, while somebody waits."""
+"""Seconds between two looks at the version of the data, while there is a waiter."""
 OWNERS_PAUSE = 0.5
-"""Seconds between two looks at the locks of the other owners, while somebody waits."""
+"""Seconds between two looks at the locks of the other owners, while there is a waiter."""
 
 
 class _Waiter:
@@ -63,7 +63,7 @@ class News:
         return waiter.future
 
     def due(self) -> float | None:
-        """Seconds until the next look; None while nobody waits."""
+        """Seconds until the next look; None without a waiter."""
         if not (self._new or self._waiters):
             return None
         if any(waiter.after is None for waiter in self._new):
@@ -101,7 +101,7 @@ class News:
         self._waiters = left
 
     def end(self) -> None:
-        """Answer everybody: there are no news any more."""
+        """Answer all waiters: there is no more news."""
         self._waiters += self._new
         self._new.clear()
         for waiter in self._waiters:

@@ -72,7 +72,7 @@ class FileLiveness:
         self._place = place
 
     def dead_among(self, owners: set[str], connection: Connection) -> set[str]:
-        """The owners whose process is gone, or that are nobody."""
+        """The owners whose process is gone, with the empty name of released calls."""
         dead = set()
         for owner in owners:
             number = one(connection, "SELECT number FROM owners WHERE name = ?", (owner,))

@@ -56,7 +56,7 @@ def bring_up_to_date(connection: SqliteConnection, place: StorePlace | None) -> 
 
 
 def without_event_log(connection: SqliteConnection) -> None:
-    """Write no event log in a database in memory: unless somebody reads it, it would only grow."""
+    """Write no event log in a database in memory: without a reader it would only grow."""
     found: Any = connection.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'noted_%'"
     ).fetchall()

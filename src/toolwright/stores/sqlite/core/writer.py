@@ -115,7 +115,7 @@ class Writer:
         try:
             private = vfs is None and str(self._path) != ":memory:"
             if private:
-                # The file holds conversations and the key that signs waits. SQLite would let everybody read it.
+                # The file holds conversations and the key that signs waits. SQLite would let every user read it.
                 with contextlib.suppress(OSError):  # SQLite explains better why the path is unusable.
                     make_if_missing(self._path)
             connection = SqliteConnection(str(self._path), vfs=vfs)
