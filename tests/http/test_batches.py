@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from tests.http.client import Client, opened
@@ -237,6 +239,55 @@ async def test_calls_are_listed_page_by_page_and_by_filters(place: Any) -> None:
         assert len(batches["items"]) == 2
         rest = (await client.get(f"/v1/sessions/s0/batches?cursor={batches['next']}")).json()
         assert (len(rest["items"]), rest["next"]) == (1, None)
+
+
+@pytest.mark.promise("HTTP-01")
+async def test_unfinished_calls_are_found_by_an_index(tmp_path: Path) -> None:
+    file, asked = tmp_path / "agent.db", dict[str, Any]()
+
+    def trace(connection: apsw.Connection) -> None:
+        if connection.filename == str(file):
+            connection.exec_trace = lambda cursor, sql, values: asked.update({sql: values}) or True
+
+    apsw.connection_hooks.append(trace)
+    try:
+        async with opened(TOOLS, file) as client, fail_after(20):
+            asked.clear()
+            for query in ("status=running", "status=waiting&tool=add", "status=running&session=s"):
+                assert (await client.get(f"/v1/calls?{query}")).json()["items"] == []
+            listed = {sql: values for sql, values in asked.items() if sql.startswith("SELECT rowid")}
+    finally:
+        apsw.connection_hooks.remove(trace)
+    with contextlib.closing(apsw.Connection(str(file))) as connection:
+        plans = [connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchone() for sql, values in listed.items()]
+    assert ["unfinished_calls" in str(plan) for plan in plans] == [True, True, True]
+
+
+@pytest.mark.promise("HTTP-01")
+@pytest.mark.parametrize("kind", ["file", "postgres"])
+async def test_calls_of_a_rare_tool_are_looked_for_part_by_part(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolwright.stores.sql.calls.history.MOST_WALKED", 3)
+    with contextlib.ExitStack() as stack:
+        store: Any = tmp_path / "agent.db"
+        if kind == "postgres":
+            server = request.getfixturevalue("postgres")
+            store = f"{server.url}?schema={stack.enter_context(server.schema())}"
+        async with opened(TOOLS, store) as client, fail_after(30):
+            for number in range(12):
+                name = "refuse" if number in (1, 10, 11) else "add"
+                call = {"id": f"c{number}", "name": name, "arguments": {"a": 1, "b": number}}
+                await client.post("/v1/sessions/s/batches", json={"calls": [call]})
+            first = (await client.get("/v1/calls?tool=refuse")).json()
+            assert [one["call_id"] for one in first["items"]] == ["c11", "c10"]
+            second = (await client.get(f"/v1/calls?tool=refuse&cursor={first['next']}")).json()
+            assert second["items"] == []
+            assert second["next"] is not None
+            for path in ("/v1/calls?tool=refuse", "/v1/calls?status=failure", "/v1/calls?tool=refuse&session=s"):
+                for limit in (1, 2, 100):
+                    assert [one async for one in pages(client, f"{path}&limit={limit}")] == ["c11", "c10", "c1"]
+            assert (await client.get("/v1/calls?tool=refuse&session=s")).json()["next"] is None
 
 
 @pytest.mark.promise("HTTP-01")

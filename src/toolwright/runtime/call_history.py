@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from toolwright.calls.record import CallRecord, MemoryCallLog
-from toolwright.stores.contracts.call_history import CallDetail, CallFilters, Place, PlacedCall
+from toolwright.stores.contracts.call_history import CallDetail, CallFilters, CallPage, Place, PlacedCall
 from toolwright.stores.contracts.inspection import PastBatch, PastCall
 from toolwright.stores.contracts.journal import CallKey
 
@@ -16,7 +16,7 @@ class MemoryCallHistory:
     def __init__(self, log: object) -> None:
         self._log = log if isinstance(log, MemoryCallLog) else MemoryCallLog(1)
 
-    async def list_calls(self, filters: CallFilters, before: Place | None, limit: int) -> list[PlacedCall]:
+    async def list_calls(self, filters: CallFilters, before: Place | None, limit: int) -> CallPage:
         found = self._log.query(session=filters.session, tool=filters.tool, batch=filters.batch, status=filters.status)
         if filters.text is not None:
             words = filters.text.casefold()
@@ -27,7 +27,7 @@ class MemoryCallHistory:
             ]
         placed = [PlacedCall(_place(record), _call(record)) for record in found]
         placed.sort(key=lambda one: one.place, reverse=True)
-        return [one for one in placed if before is None or one.place < before][:limit]
+        return CallPage([one for one in placed if before is None or one.place < before][:limit])
 
     async def find_call(self, key: CallKey) -> CallDetail | None:
         found = self._log.query(session=key.session, scope=key.scope, call_id=key.call_id)

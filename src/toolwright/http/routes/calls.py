@@ -59,6 +59,9 @@ async def seen_calls(
             place = one.place
             if request.sees(one.call.key.session):
                 shown.append(one)
+        else:
+            if found.rest is not None:
+                place, more = found.rest, True
         if not more or len(shown) == limit or request.caller.everywhere:
             break
     return shown, place if more else None

@@ -3,6 +3,7 @@ and verbs; what a keeper asks once, without a runtime, is in `inspection.py`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from msgspec import Struct
@@ -28,6 +29,8 @@ class CallFilters(Struct, frozen=True, kw_only=True):
 
 MOST_SEARCHED = 100_000
 """How many calls are searched for a text, the newest."""
+MOST_WALKED = 250_000
+"""How many calls are looked at for one page of those of a tool or a status."""
 
 
 class PlacedCall(NamedTuple):
@@ -35,6 +38,15 @@ class PlacedCall(NamedTuple):
 
     place: Place
     call: PastCall
+
+
+class CallPage(list[PlacedCall]):
+    """A page of calls. With a `rest`, the list continues at that place, although the page has fewer calls than were
+    asked for: the store has not looked at all calls yet."""
+
+    def __init__(self, calls: Iterable[PlacedCall] = (), rest: Place | None = None) -> None:
+        super().__init__(calls)
+        self.rest = rest
 
 
 class PastStep(Struct, frozen=True):
@@ -75,7 +87,7 @@ class CallHistory(Protocol):
     Implemented by `stores/sql/calls/history.py` and `runtime/call_history.py`.
     """
 
-    async def list_calls(self, filters: CallFilters, before: Place | None, limit: int) -> list[PlacedCall]:
+    async def list_calls(self, filters: CallFilters, before: Place | None, limit: int) -> CallPage:
         """Calls, the newest first, from a place on."""
         ...
 

@@ -36,10 +36,10 @@ async def listed(history: CallHistory, filters: CallFilters = EVERY, limit: int 
     while True:
         page = await history.list_calls(filters, before, limit)
         assert len(page) <= limit, "A page has more calls than were asked for."
-        if not page:
-            return found
         found += [one.call for one in page]
-        before = page[-1].place
+        before = page.rest or (page[-1].place if page else None)
+        if before is None:
+            return found
 
 
 async def batches_of(history: CallHistory, session: str, limit: int = 100) -> list[PastBatch]:

@@ -6,8 +6,10 @@ from typing import Any
 
 from toolwright.stores.contracts.call_history import (
     MOST_SEARCHED,
+    MOST_WALKED,
     CallDetail,
     CallFilters,
+    CallPage,
     PastStep,
     PastWait,
     Place,
@@ -44,7 +46,7 @@ class SqlCallHistory:
         self._changes = changes
         self._liveness = liveness
 
-    async def list_calls(self, filters: CallFilters, before: Place | None, limit: int) -> list[PlacedCall]:
+    async def list_calls(self, filters: CallFilters, before: Place | None, limit: int) -> CallPage:
         unfinished = filters.status in _UNFINISHED
         terms, values = [], []
         for name in ("session", "tool", "batch"):
@@ -59,10 +61,14 @@ class SqlCallHistory:
             values += [_like(filters.text)] * 4
         only = "".join(f" AND {term}" for term in terms)
         # The order of the rows is that in which calls came, and needs no index that every call would have to fill.
-        written = f"SELECT rowid, {_COLUMNS} FROM calls WHERE rowid < ?{only} ORDER BY rowid DESC LIMIT ?"
+        # Those that are unfinished have one, which SQLite uses if the order cannot come from the rows.
+        number = "+rowid" if unfinished else "rowid"
+        written = f"SELECT rowid, {_COLUMNS} FROM calls WHERE {number} < ?{only} ORDER BY {number} DESC LIMIT ?"
+        # So all others must be walked through.
+        walks = not unfinished and filters.session is None and filters.batch is None and filters.text is None and only
         bundled = f"SELECT {_COLUMNS} FROM every_call WHERE status IS NULL AND queued_at > 0{only}"
 
-        def work(connection: Connection) -> list[PlacedCall]:
+        def work(connection: Connection) -> CallPage:
             with connection:  # one moment for calls and their waits
                 found: list[tuple[Place, CallRow]] = []
                 place = before or (_BUNDLED, "~")
@@ -71,16 +77,24 @@ class SqlCallHistory:
                 last, rest = place[0], limit - len(found)
                 if unfinished:
                     rest = 2**62  # all of them: which of the three states each has is not in its row
-                query = written
+                query, first, end = written, 0, int(min(last, _BUNDLED))
                 if filters.text is not None:
-                    query = written.replace("WHERE", f"WHERE rowid > {_newest(connection) - MOST_SEARCHED} AND", 1)
-                rows: Any = connection.execute(query, (int(min(last, _BUNDLED)), *values, rest)).fetchall()
+                    first = _newest(connection) - MOST_SEARCHED + 1
+                elif walks:
+                    first = min(end, _newest(connection) + 1) - MOST_WALKED
+                if first > 0:
+                    query = written.replace("WHERE", f"WHERE rowid >= {first} AND", 1)
+                rows: Any = connection.execute(query, (end, *values, rest)).fetchall()
                 found += [((float(number), ""), CallRow._make(row)) for number, *row in rows]
                 calls = self._calls([row for _, row in found], connection)
-            return [PlacedCall(place, call) for (place, _), call in zip(found, calls, strict=True)]
+                is_rest = walks and len(rows) < rest and first > 0 and _has_before(connection, first)
+            placed = map(PlacedCall, [place for place, _ in found], calls)
+            return CallPage(placed, (float(first), "") if is_rest else None)
 
-        placed = await self._changes.read(work)
-        return [one for one in placed if not unfinished or one.call.status == filters.status][:limit]
+        page = await self._changes.read(work)
+        if not unfinished:
+            return page
+        return CallPage([one for one in page if one.call.status == filters.status][:limit])
 
     def _bundled(self, connection: Connection, query: str, values: list[Any]) -> list[tuple[Place, CallRow]]:
         """Calls that are unfinished, and have no row of their own, the newest first."""
@@ -156,6 +170,10 @@ def batch_query(of_session: bool) -> str:
 def _newest(connection: Connection) -> int:
     row = connection.execute("SELECT max(rowid) FROM calls").fetchone()
     return int(row[0]) if row is not None and row[0] is not None else 0
+
+
+def _has_before(connection: Connection, number: int) -> bool:
+    return connection.execute("SELECT 1 FROM calls WHERE rowid < ? LIMIT 1", (number,)).fetchone() is not None
 
 
 def _like(text: str) -> str:
