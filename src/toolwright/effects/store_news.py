@@ -64,7 +64,7 @@ class StoreNews:
     """Tells its listeners that another process has written something, or has died; and some time after this process
     itself has written, however often it does.
 
-    `source` is None where there is no store: then nobody is ever told.
+    `source` is None where there is no store: then no listener is ever told.
     """
 
     def __init__(self, source: NewsSource | None, clock: Clock) -> None:
@@ -116,7 +116,7 @@ class StoreNews:
         return await self._source.news(after, patience, own=True)
 
     async def close(self) -> None:
-        """Tell nobody any more."""
+        """Stop telling listeners."""
         self._closed = True
         for listening in list(self._listeners):
             if listening.timer is not None:

@@ -28,7 +28,7 @@ _LEFT = 499
 
 
 def wanted() -> bool:
-    """Whether anybody reads the lines; where nobody does, a request costs nothing for them."""
+    """Whether the log takes the lines; where it does not, they are not made."""
     return log.isEnabledFor(logging.INFO)
 
 

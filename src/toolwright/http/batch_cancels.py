@@ -93,7 +93,7 @@ class BatchCancels:
 
     async def ask(self, calls: Sequence[PastCall], reason: str) -> bool | None:
         """Ask the server that runs the batch of these calls to cancel it: True when it did, False when all calls ended
-        otherwise, None when nobody answers."""
+        otherwise, None when no server answers."""
         left = [call.key for call in calls if call.outcome is None and not call.cut_off]
         now = self._runtime.clock.now()
         await waits_of(self._runtime).signal(WaitKey(left[0], "signal", SIGNAL), jsonx.encode(reason), now)

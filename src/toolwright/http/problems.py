@@ -1,5 +1,5 @@
-"""Errors as problem details (RFC 9457). Owns which status, code and members an exception of ours has over HTTP; what
-nobody expected says nothing but that it is in the log."""
+"""Errors as problem details (RFC 9457). Owns which status, code and members an exception of ours has over HTTP; an
+unexpected exception shows only that it is in the log."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Streams of events (SSE). Owns how an event is written, and a stream of events that somebody makes: keeping it alive
-while nothing happens, and ending it when its client leaves or the service stops."""
+"""Streams of events (SSE). Owns how an event is written, and a stream of them: keeping it alive while nothing happens,
+and ending it when its client leaves or the service stops."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def sse_retry() -> bytes:
 
 
 class FollowStream(StreamAnswer):
-    """Events that somebody makes, as they come, until they end, the client leaves, or the service stops.
+    """Events as they come, until they end, the client leaves, or the service stops.
 
     `stopping` is done when the service stops.
     """

@@ -76,7 +76,7 @@ class MemoryServices:
         return rows
 
     def messages(self) -> MessageStore:
-        """The messages of sessions, for turns: as long as nobody else uses the stores, these are not made for them."""
+        """The messages of sessions, for turns: the stores are not made for them, as long as nothing else needs them."""
         return self._messages if self._stores is None else self.get().messages
 
     async def close(self) -> None:

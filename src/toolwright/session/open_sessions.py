@@ -99,8 +99,8 @@ class OpenSessions:
         return core
 
     def hold_weakly(self, core: SessionCore) -> None:
-        """Hold a session only while somebody else does, if this process alone has nothing of it. It is opened again by
-        its id."""
+        """Hold a session only as long as other code does, if all that it has is in the store. It is opened again by its
+        id."""
         id = core.id
         if self._cores.get(id) is not core or core.hooks is not self._hooks or not core.is_plain:
             return

@@ -245,7 +245,7 @@ class SessionTurns:
         return True
 
     def signalled(self, id: str, reason: str | None) -> None:
-        """Somebody wants the turn of an id to stop, or has steered it."""
+        """The turn of an id is to stop, for a reason, or was steered."""
         if reason is not None:
             self.stop(id, reason)
             return
@@ -403,7 +403,7 @@ class SessionTurns:
                 local.tell()
 
     def _fail(self, error: ToolwrightError) -> None:
-        """The turns cannot continue here: everybody who waits for them is told. They stay in the store."""
+        """The turns cannot continue here: all waiters for them get the error. They stay in the store."""
         log.warning(
             "The turns of session %r cannot continue here: %s",
             self._core.id,

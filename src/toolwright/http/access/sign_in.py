@@ -1,5 +1,5 @@
-"""Who makes a request. Owns reading the token or the cookie of a request, the login of a browser, and the limits on how
-often somebody asks or is wrong; does not own what a caller may do."""
+"""Who makes a request. Owns reading the token or the cookie of a request, the login of a browser, and the limits on
+requests and on wrong tokens; does not own what a caller may do."""
 
 from __future__ import annotations
 

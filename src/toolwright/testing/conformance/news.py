@@ -20,11 +20,11 @@ LONG = 15.0
 
 
 async def comes(store: Store, write: Callable[[], Awaitable[Any]], *, own: bool = False) -> None:
-    """Somebody who waits in `store` is told of a write, whether it is before he waits or after."""
+    """A waiter in `store` is told of a write, whether the write is before the wait begins or after."""
     position = await settled(store)
     await write()
     after = await store.news(position, LONG, own=own)
-    assert after != position, f"Nobody was told of {write}."
+    assert after != position, f"No waiter was told of {write}."
 
 
 async def settled(store: Store) -> Cursor:
