@@ -124,7 +124,7 @@ async def run_search(
             portion = await upcoming
             # While this one is searched, the next is read.
             upcoming = None if portion.final else asyncio.ensure_future(read(portion))
-            job = asyncio.ensure_future(asyncio.to_thread(search.feed, portion))
+            job = asyncio.get_running_loop().run_in_executor(None, search.feed, portion)
             # Not cancelled but left: a thread cannot be stopped, and ends soon by itself.
             await asyncio.wait((job,), timeout=max(0.0, search.until - time.monotonic()))
             if not job.done() or not job.result():
