@@ -17,6 +17,9 @@ from toolwright.errors import ToolwrightError
 from toolwright.mcp.tool_server import ToolServer
 
 PATH = "/mcp"
+IDLE_SECONDS = 15
+"""Seconds for which an idle connection stays open: longer than clients keep one, so that none is closed while the next
+request is on its way."""
 
 
 async def serve_stdio(server: ToolServer) -> None:
@@ -49,7 +52,9 @@ async def serve_http(
             ) from error
         shown = f"[{host}]" if ":" in host else host
         app = server.streamable_http_app(streamable_http_path=PATH, host=host, **options)
-        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, timeout_graceful_shutdown=2, timeout_keep_alive=IDLE_SECONDS
+        )
         serving = uvicorn.Server(config)
         streamable_http.logger.addFilter(_not_of_clients_that_left)
         started(f"http://{shown}:{listening.getsockname()[1]}{PATH}")
