@@ -41,7 +41,7 @@ def whole(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     return InPostgres(request.getfixturevalue("postgres")) if request.param == "postgres" else InFile(tmp_path)
 
 
-async def check(case: Case, database: Database) -> None:
+async def check(case: Case[Database], database: Database) -> None:
     async with fail_after(20):
         await case.run(database)
 

@@ -17,7 +17,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     return databases[request.param]() if request.param in databases else InFile(tmp_path)
 
 
-async def check(case: Case, database: Database) -> None:
+async def check(case: Case[Database], database: Database) -> None:
     async with fail_after(20):
         await case.run(database)
 

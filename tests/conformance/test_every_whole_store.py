@@ -16,7 +16,7 @@ def whole(request: pytest.FixtureRequest, tmp_path: Path, bundled: InBundles) ->
     return InFile(tmp_path) if request.param == "sqlite" else bundled
 
 
-async def check(case: Case, database: Database) -> None:
+async def check(case: Case[Database], database: Database) -> None:
     async with fail_after(20):
         await case.run(database)
 

@@ -33,7 +33,7 @@ from toolwright.testing.conformance.firings import FIRINGS
 from toolwright.testing.conformance.key_values import KEY_VALUES
 from toolwright.testing.conformance.leases import LEASES
 from toolwright.testing.conformance.limits import LIMITS
-from toolwright.testing.conformance.lost_connections import LOST_CONNECTIONS, LostConnectionCase, RemoteDatabase
+from toolwright.testing.conformance.lost_connections import LOST_CONNECTIONS, RemoteDatabase
 from toolwright.testing.conformance.memory import InMemory
 from toolwright.testing.conformance.messages import MESSAGES
 from toolwright.testing.conformance.model import play_random_verbs
@@ -58,9 +58,20 @@ from toolwright.testing.conformance.triggers import TRIGGERS
 from toolwright.testing.conformance.turns import STORED_TURNS, TURN_OWNERS, TURNS
 from toolwright.testing.conformance.waits import WAITS
 
-CASES: tuple[Case, ...] = (*CALLS, *OWNERS, *CLAIMS, *EFFECTS, *REPEATED, *WAITS, *SESSION_WIDE, *SIGNALS, *TEXT, *NEWS)
+CASES: tuple[Case[Database], ...] = (
+    *CALLS,
+    *OWNERS,
+    *CLAIMS,
+    *EFFECTS,
+    *REPEATED,
+    *WAITS,
+    *SESSION_WIDE,
+    *SIGNALS,
+    *TEXT,
+    *NEWS,
+)
 """All cases for stores of calls."""
-BACKGROUND_CASES: tuple[Case, ...] = (
+BACKGROUND_CASES: tuple[Case[Database], ...] = (
     *RUNS,
     *LIMITS,
     *LEASES,
@@ -73,7 +84,7 @@ BACKGROUND_CASES: tuple[Case, ...] = (
     *TRIGGERS,
 )
 """All cases for stores that have background runs, too: stores with `services`."""
-SERVICE_CASES: tuple[Case, ...] = (
+SERVICE_CASES: tuple[Case[Database], ...] = (
     *FILES,
     *KEY_VALUES,
     *MESSAGES,
@@ -87,9 +98,9 @@ SERVICE_CASES: tuple[Case, ...] = (
     *SERVICE_TEXT,
 )
 """All cases for the session services of a store that has `services`, and for its tokens and requests."""
-WHOLE_STORE_CASES: tuple[Case, ...] = (*EVENT_LOG, *HISTORY, *SERVICES_AND_CALLS, *SERVICE_NEWS)
+WHOLE_STORE_CASES: tuple[Case[Database], ...] = (*EVENT_LOG, *HISTORY, *SERVICES_AND_CALLS, *SERVICE_NEWS)
 """All cases that need calls and services in one database: the event log, the history of calls, and marks of calls."""
-TURN_CASES: tuple[Case, ...] = (*TURNS, *STORED_TURNS, *TURN_OWNERS)
+TURN_CASES: tuple[Case[Database], ...] = (*TURNS, *STORED_TURNS, *TURN_OWNERS)
 """All cases for the turns of a store that has `services`."""
 CONTROLLER_CASES: tuple[ControllerCase, ...] = (*REPLAY, *TIME_AND_WAITS)
 """All that are about controllers."""
@@ -157,7 +168,6 @@ __all__ = [
     "DriverCase",
     "DriverPlace",
     "InMemory",
-    "LostConnectionCase",
     "ModelCase",
     "Models",
     "NeighbourCase",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -32,13 +32,16 @@ class Database(Protocol):
         ...
 
 
-class Case(Struct, frozen=True):
+D = TypeVar("D", bound=Database)
+
+
+class Case(Struct, Generic[D], frozen=True):
     """One promise of a store."""
 
     name: str
-    check: Callable[[Database], Coroutine[Any, Any, None]]
+    check: Callable[[D], Coroutine[Any, Any, None]]
 
-    async def run(self, database: Database) -> None:
+    async def run(self, database: D) -> None:
         """Check the promise on a new database, and close it.
 
         Raises:
@@ -53,7 +56,7 @@ class Case(Struct, frozen=True):
         return self.name
 
 
-def cases(*checks: Callable[[Database], Coroutine[Any, Any, None]]) -> tuple[Case, ...]:
+def cases(*checks: Callable[[D], Coroutine[Any, Any, None]]) -> tuple[Case[D], ...]:
     """A case for each function, of the same name."""
     return tuple(Case(check.__name__, check) for check in checks)
 

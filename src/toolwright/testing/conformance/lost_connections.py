@@ -8,16 +8,14 @@ does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
-
-from msgspec import Struct
 
 from toolwright.errors import StoreUnavailable
 from toolwright.stores.contracts.journal import Kept
 from toolwright.stores.contracts.sessions import Mark
 from toolwright.stores.contracts.waits import Standing, WaitKey
-from toolwright.testing.conformance.cases import Database, call, intent, resolved, success, wait
+from toolwright.testing.conformance.cases import Database, call, cases, intent, resolved, success, wait
 from toolwright.testing.conformance.event_log import told
 from toolwright.testing.conformance.messages import all_of, said
 from toolwright.testing.conformance.news import LONG, settled
@@ -34,27 +32,6 @@ class RemoteDatabase(Database, Protocol):
     async def cut(self) -> None:
         """End all connections of its owners now, also in the middle of a commit. New ones are accepted."""
         ...
-
-
-class LostConnectionCase(Struct, frozen=True):
-    """One promise of a database whose connections are lost."""
-
-    name: str
-    check: Callable[[RemoteDatabase], Coroutine[Any, Any, None]]
-
-    async def run(self, database: RemoteDatabase) -> None:
-        """Check the promise on a new database, and close it.
-
-        Raises:
-            AssertionError: the store breaks the promise.
-        """
-        try:
-            await self.check(database)
-        finally:
-            await database.close()
-
-    def __str__(self) -> str:
-        return self.name
 
 
 async def answered(verb: Callable[..., Awaitable[T]], *given: Any) -> T:
@@ -130,13 +107,10 @@ async def who_waits_is_told_also_after_a_lost_connection(database: RemoteDatabas
         assert await waiting != position, "Nobody was told."
 
 
-LOST_CONNECTIONS: tuple[LostConnectionCase, ...] = tuple(
-    LostConnectionCase(check.__name__, check)
-    for check in (
-        what_is_asked_for_while_connections_are_lost_is_written_once,
-        an_owner_that_lost_its_connections_keeps_its_calls,
-        the_first_resolution_counts_while_connections_are_lost,
-        who_waits_is_told_also_after_a_lost_connection,
-    )
+LOST_CONNECTIONS = cases(
+    what_is_asked_for_while_connections_are_lost_is_written_once,
+    an_owner_that_lost_its_connections_keeps_its_calls,
+    the_first_resolution_counts_while_connections_are_lost,
+    who_waits_is_told_also_after_a_lost_connection,
 )
 """For stores that have `services` and are reached over connections."""
