@@ -46,9 +46,7 @@ def ask(
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the events as JSON lines.", callback=options.tell_errors_in_json)
-    ] = False,
+    as_json: options.JsonLines = False,
     budget_model_calls: options.BudgetModelCalls = None,
     budget_tool_calls: options.BudgetToolCalls = None,
     budget_tokens: options.BudgetTokens = None,

@@ -25,7 +25,7 @@ def batches(
     context: typer.Context,
     db: options.Db = None,
     session: options.OfSession = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 20,
+    limit: options.AtMost = 20,
     as_json: options.Json = False,
 ) -> None:
     """List the batches of a store, the newest first; `batches show` shows one.

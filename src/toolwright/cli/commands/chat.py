@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -35,9 +34,7 @@ def chat(
     model: options.Model = None,
     db: options.KeptIn = None,
     session: options.Conversation = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the events as JSON lines.", callback=options.tell_errors_in_json)
-    ] = False,
+    as_json: options.JsonLines = False,
     budget_model_calls: options.BudgetModelCalls = None,
     budget_tool_calls: options.BudgetToolCalls = None,
     budget_tokens: options.BudgetTokens = None,

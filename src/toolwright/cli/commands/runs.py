@@ -35,8 +35,8 @@ def runs(
     context: typer.Context,
     db: options.Db = None,
     session: options.OfSession = None,
-    active: Annotated[bool, typer.Option("--active", help="Only the unfinished ones.")] = False,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 20,
+    active: options.Active = False,
+    limit: options.AtMost = 20,
     as_json: options.Json = False,
 ) -> None:
     """List background runs, the newest first; the other commands show one, or control it."""

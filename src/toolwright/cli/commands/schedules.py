@@ -40,7 +40,7 @@ _OPTIONS = {"cron_expression": "--cron", "scheduled_at": "--at"}
 def list_(
     db: options.Db = None,
     session: options.OfSession = None,
-    active: Annotated[bool, typer.Option("--active", help="Only the unfinished ones.")] = False,
+    active: options.Active = False,
     as_json: options.Json = False,
 ) -> None:
     """List the schedules of a store, the oldest first, with their next instants."""

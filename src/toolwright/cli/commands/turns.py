@@ -32,8 +32,8 @@ def turns(
     context: typer.Context,
     db: options.Db = None,
     session: options.OfSession = None,
-    active: Annotated[bool, typer.Option("--active", help="Only the unfinished ones.")] = False,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 20,
+    active: options.Active = False,
+    limit: options.AtMost = 20,
     as_json: options.Json = False,
 ) -> None:
     """List turns, the newest first; the other commands show one, or control it.
@@ -77,9 +77,7 @@ def follow(
     after: Annotated[int, typer.Option(metavar="NUMBER", min=0, help="Only events beyond this number.")] = 0,
     db: options.Db = None,
     session: options.OfSession = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the events as JSON lines.", callback=options.tell_errors_in_json)
-    ] = False,
+    as_json: options.JsonLines = False,
 ) -> None:
     """Follow a turn of any process until it has ended: its text, its calls, its waits. Ctrl-C leaves it running.
 

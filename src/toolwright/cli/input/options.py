@@ -98,6 +98,11 @@ OfSession = Annotated[str | None, typer.Option("--session", metavar="ID", help="
 Json = Annotated[
     bool, typer.Option("--json", help="Print JSON on stdout and nothing else there.", callback=tell_errors_in_json)
 ]
+JsonLines = Annotated[
+    bool, typer.Option("--json", help="Print the events as JSON lines.", callback=tell_errors_in_json)
+]
+Active = Annotated[bool, typer.Option("--active", help="Only the unfinished ones.")]
+AtMost = Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the log on stderr, with tracebacks.")]
 Log = Annotated[
     LogForm,
