@@ -120,7 +120,7 @@ async def done(verb: Verb, *given: Any) -> None:
 
 
 @pytest.mark.parametrize(("verb", "said"), VERBS.values(), ids=VERBS)
-async def test_what_a_verb_can_not_use_is_refused_and_nothing_stops(tmp_path: Path, verb: Verb, said: str) -> None:
+async def test_what_a_verb_cannot_use_is_refused_and_nothing_stops(tmp_path: Path, verb: Verb, said: str) -> None:
     @tool(supports_background=True)
     async def idle() -> None:
         await asyncio.Event().wait()

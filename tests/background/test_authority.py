@@ -1,4 +1,4 @@
-"""A run, a schedule or a trigger may do what whoever started it may do, and no more, in every process."""
+"""A run, a schedule or a trigger may do as much as its starter, and no more, in every process."""
 
 import asyncio
 import sys

@@ -129,7 +129,7 @@ async def test_a_long_result_is_cut_in_the_message_and_whole_in_the_file(stage: 
 
 @pytest.mark.promise("PROC-08")
 @pytest.mark.parametrize("obstacle", ["directory", "file above", "quota"])
-async def test_artifacts_that_can_not_be_written_do_not_keep_a_run_from_ending(
+async def test_artifacts_that_cannot_be_written_do_not_keep_a_run_from_ending(
     stage: Stage, place: str | Path, obstacle: str
 ):
     quotas = Quotas(files=Quota(2, 1_000)) if obstacle == "quota" else Quotas()
@@ -160,7 +160,7 @@ async def test_a_read_only_file_in_the_way_is_the_runtimes_to_replace(stage: Sta
 
 
 @pytest.mark.promise("PROC-08")
-async def test_a_message_that_can_not_be_written_does_not_cost_the_artifacts(stage: Stage, place: str | Path):
+async def test_a_message_that_cannot_be_written_does_not_cost_the_artifacts(stage: Stage, place: str | Path):
     session = (await stage.open(place, echo, quotas=Quotas(messages=Quota(1, 1_000_000)))).session("s")
     await session.messages.append("the only one", sender="user")
     run = await session.spawn("echo", signal_on_completion=True)

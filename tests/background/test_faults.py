@@ -34,7 +34,7 @@ class Fault:
 
 
 @pytest.mark.promise("PROC-04")
-async def test_a_run_whose_steps_can_not_be_written_is_handed_back_and_run_again(stage: Stage, file: Path):
+async def test_a_run_whose_steps_cannot_be_written_is_handed_back_and_run_again(stage: Stage, file: Path):
     fault = Fault(file, "INSERT ON effects")
     ran = []
 
@@ -55,7 +55,7 @@ async def test_a_run_whose_steps_can_not_be_written_is_handed_back_and_run_again
 
 
 @pytest.mark.promise("PROC-04", "PROC-08")
-async def test_an_end_that_can_not_be_written_is_written_later_and_told_once(stage: Stage, file: Path):
+async def test_an_end_that_cannot_be_written_is_written_later_and_told_once(stage: Stage, file: Path):
     fault = Fault(file, "UPDATE OF outcome ON processes WHEN NEW.outcome IS NOT NULL")
     ran = []
 
@@ -118,7 +118,7 @@ async def test_the_outcome_of_a_run_that_has_not_ended_yet_is_not_pruned(stage: 
 
 
 @pytest.mark.promise("PROC-07")
-async def test_output_that_can_not_be_written_is_written_later(stage: Stage, file: Path):
+async def test_output_that_cannot_be_written_is_written_later(stage: Stage, file: Path):
     fault = Fault(file, "INSERT ON process_events WHEN NEW.type = 'output'")
     struck, go = asyncio.Event(), asyncio.Event()
 
@@ -145,7 +145,7 @@ async def test_output_that_can_not_be_written_is_written_later(stage: Stage, fil
 
 
 @pytest.mark.promise("PROC-04")
-async def test_leases_that_can_not_be_renewed_for_a_while_are_renewed_later(stage: Stage, file: Path):
+async def test_leases_that_cannot_be_renewed_for_a_while_are_renewed_later(stage: Stage, file: Path):
     fault = Fault(file, "UPDATE OF lease_until ON processes")
     go = asyncio.Event()
 

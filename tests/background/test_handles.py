@@ -251,7 +251,7 @@ async def test_signals_from_another_runtime_arrive(stage: Stage, file: Path):
 
 @pytest.mark.promise("PROC-03")
 @pytest.mark.parametrize("bad", [("", 1), (5, 1), ("go", object), ("go", "\ud800")], ids=repr)
-async def test_a_signal_that_can_not_be_kept_is_refused(stage: Stage, bad: tuple[Any, Any]):
+async def test_a_signal_that_cannot_be_kept_is_refused(stage: Stage, bad: tuple[Any, Any]):
     session = (await stage.open(":memory:", echo, worker=False)).session("s")
     run = await session.spawn("echo")
     with pytest.raises(ServiceError, match="signal"):

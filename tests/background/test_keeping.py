@@ -23,7 +23,7 @@ async def endless() -> None:
 
 
 @pytest.mark.promise("PROC-01")
-async def test_a_session_with_runs_that_are_not_over_can_not_be_deleted(stage: Stage, place: str | Path):
+async def test_a_session_with_runs_that_are_not_over_cannot_be_deleted(stage: Stage, place: str | Path):
     runtime = await stage.open(place, echo, endless, worker=False)
     run = await runtime.session("s").spawn("endless")
     with pytest.raises(ServiceError, match="1 unfinished background runs") as caught:
@@ -35,7 +35,7 @@ async def test_a_session_with_runs_that_are_not_over_can_not_be_deleted(stage: S
 
 
 @pytest.mark.promise("PROC-01")
-async def test_a_session_whose_run_works_here_can_not_be_deleted(stage: Stage, place: str | Path):
+async def test_a_session_whose_run_works_here_cannot_be_deleted(stage: Stage, place: str | Path):
     runtime = await stage.open(place, endless)
     run = await runtime.session("s").spawn("endless")
     await stage.status(run, "running")
@@ -87,9 +87,9 @@ async def test_a_session_takes_its_runs_with_it_and_leaves_those_of_others(stage
     with pytest.raises(RunError):
         await runtime.session("s").run("two")
     assert (await stays.wait()).value == "hi"
-    # The id is free again, and whoever had a grant of the old run has none of the new one.
-    anew = await runtime.session("s").spawn("echo", {"text": "new"}, id="one")
-    assert (await stage.until(anew.wait())).value == "new"
+    # The id is free again, and a grant of the old run is none of the new one.
+    again = await runtime.session("s").spawn("echo", {"text": "new"}, id="one")
+    assert (await stage.until(again.wait())).value == "new"
     with pytest.raises(RunError):
         await runtime.session("t").run("one")
 
@@ -157,7 +157,7 @@ async def test_what_stands_above_an_active_run_stays(stage: Stage, file: Path):
 
 @pytest.mark.promise("PROC-04")
 async def test_what_an_active_run_did_stays_however_old(stage: Stage, file: Path):
-    """Its finished calls too: whoever takes it over must not make them again."""
+    """Its finished calls too: the worker that takes it over must not make them again."""
     did = []
     held = asyncio.Event()
 

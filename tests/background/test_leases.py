@@ -233,7 +233,9 @@ async def test_a_run_that_is_to_begin_anew_repeats_them(pair: Pair, file: Path):
     await run.signal("go", 5)
     await pair.frozen.until(held.wait())
     handle = await pair.lose(run, there)
-    assert (await pair.other.until(handle.wait())).value == [5], "signals are sent once, and received by whoever runs"
+    assert (await pair.other.until(handle.wait())).value == [5], (
+        "signals are sent once, and received by the worker that runs it"
+    )
     assert did == ["one", "one"]
 
 

@@ -1,4 +1,4 @@
-"""How many runs there may be at once: counted in the store, so that it holds for whoever starts them."""
+"""How many runs there may be at once: counted in the store, so that it holds for every program that starts one."""
 
 import asyncio
 from pathlib import Path

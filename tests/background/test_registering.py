@@ -138,7 +138,7 @@ async def test_a_run_has_an_id_a_title_and_paths_from_the_start(stage: Stage, pl
         ("plain", {}, "Tool does not support background execution: plain"),
     ],
 )
-async def test_what_can_not_run_in_the_background_is_refused_in_these_words(
+async def test_what_cannot_run_in_the_background_is_refused_in_these_words(
     stage: Stage, place: str | Path, name: object, args: object, told: str
 ):
     @tool

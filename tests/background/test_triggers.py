@@ -249,7 +249,7 @@ async def test_a_trigger_of_the_same_id_and_content_is_the_same(place, open_runt
     ],
     ids=str,
 )
-async def test_what_can_not_be_a_trigger_is_refused(open_runtime, given, options, said):
+async def test_what_cannot_be_a_trigger_is_refused(open_runtime, given, options, said):
     session = (await open_runtime(":memory:", ship, quick)).session("s")
     with pytest.raises(ServiceError) as refused:
         await session.on(*given, **options)
@@ -268,7 +268,7 @@ async def test_what_can_not_be_a_trigger_is_refused(open_runtime, given, options
     ],
     ids=["topic", "payload", "size", "key", "number"],
 )
-async def test_what_can_not_occur_is_refused(open_runtime, topic, payload, key, said):
+async def test_what_cannot_occur_is_refused(open_runtime, topic, payload, key, said):
     runtime = await open_runtime(":memory:", ship)
     await runtime.session("s").on("t", "ship")
     assert said in (await refusal(runtime.occur(topic, payload, key=key)))[1]

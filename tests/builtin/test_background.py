@@ -158,7 +158,7 @@ async def test_a_run_without_a_title_is_called_by_its_tool_and_may_end_in_silenc
     ],
     ids=str,
 )
-async def test_what_can_not_run_is_refused_in_settled_words(open_runtime, arguments, said):
+async def test_what_cannot_run_is_refused_in_settled_words(open_runtime, arguments, said):
     session = (await open_runtime(":memory:", work, quick)).session("s")
     category, message = await refused(session, "spawn_background", **arguments)
     assert message == said

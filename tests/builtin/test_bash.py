@@ -327,7 +327,7 @@ async def test_a_script_that_changes_too_many_bytes_changes_none(shell):
         "echo x > $'ol\\u0065\\u0301'",
     ],
 )
-async def test_a_name_that_a_session_can_not_have_is_refused_and_nothing_is_changed(shell, script):
+async def test_a_name_that_a_session_cannot_have_is_refused_and_nothing_is_changed(shell, script):
     await shell.open()
     await shell.files.write("/old", "as it was")
     await shell.files.write("/olé", "as it was")

@@ -114,7 +114,7 @@ def test_capabilities_that_require_each_other_are_refused_and_the_circle_is_name
         ([made("a", made("b", unusable="it is half done"))], "'b' cannot be used"),
     ],
 )
-async def test_what_can_not_be_active_is_refused_by_name(asked, said):
+async def test_what_cannot_be_active_is_refused_by_name(asked, said):
     if said is None:  # a name stands for what the owner gave under it
         async with Runtime.open(capabilities=asked) as runtime:
             assert runtime.prompt == "mine"

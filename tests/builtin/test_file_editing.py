@@ -141,7 +141,7 @@ async def test_a_file_that_is_not_what_was_expected_is_not_edited(run, files):
     ],
     ids=["binary", "same", "there and back", "large", "growing"],
 )
-async def test_what_can_not_be_edited_stays_as_it_is(run, files, content, edits, code):
+async def test_what_cannot_be_edited_stays_as_it_is(run, files, content, edits, code):
     await files.write("/a", content)
     assert (await run(edit_file, path="/a", edits=edits)).failure.code == code
     assert await files.read_bytes("/a") == content

@@ -222,7 +222,7 @@ async def test_a_match_on_a_very_long_line_is_cut(run, files):
 
 
 @pytest.mark.parametrize("pattern", ["(", "", "x" * 1_001, "[z-a]"], ids=["open", "empty", "long", "range"])
-async def test_a_pattern_that_can_not_be_read_is_refused(run, pattern):
+async def test_a_pattern_that_cannot_be_read_is_refused(run, pattern):
     assert (await run(grep_files, pattern=pattern)).failure.category == "invalid_arguments"
 
 

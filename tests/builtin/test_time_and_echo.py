@@ -53,7 +53,7 @@ async def test_progress_reaches_whoever_watches():
 @pytest.mark.parametrize(
     "arguments", [{"message": ""}, {"message": "x", "current": -1}, {"message": "x", "total": 0}, {"current": 1}]
 )
-async def test_progress_that_can_not_be_is_refused(run, arguments):
+async def test_progress_that_cannot_be_is_refused(run, arguments):
     outcome = await run(report_progress, **arguments)
     assert outcome.failure.category == "invalid_arguments"
 

@@ -134,7 +134,7 @@ def test_an_ambiguous_word_is_an_error_that_lists_the_choices(run: Run, left: Ca
         (["approve", "l1", "l2", "--arguments", "{}"], "--arguments belong to one call"),
     ],
 )
-def test_what_can_not_be_decided_is_named_and_decides_nothing(
+def test_what_cannot_be_decided_is_named_and_decides_nothing(
     run: Run, left: Callable[..., Path], words: list[str], said: str
 ) -> None:
     left(LAUNCH, {"id": "l2", "name": "launch"})

@@ -182,7 +182,7 @@ def test_nothing_but_results_is_printed_without_a_terminal(run: Run, project: Pa
         ('[{"name": "echo", "input": {}}]', "a call with id, name, arguments"),
     ],
 )
-def test_a_batch_that_can_not_be_read_ends_with_two_and_the_reason(run: Run, content: str, said: str) -> None:
+def test_a_batch_that_cannot_be_read_ends_with_two_and_the_reason(run: Run, content: str, said: str) -> None:
     ended = run("batch", "-", *KIT, stdin=content)
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err

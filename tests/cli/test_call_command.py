@@ -175,7 +175,7 @@ def test_events_are_appended_to_a_file_as_lines_of_json(run: Run, project: Path)
     assert kinds == ["batch.started", "call.started", "call.finished", "batch.finished"]
 
 
-def test_an_events_file_that_can_not_be_written_is_named(run: Run) -> None:
+def test_an_events_file_that_cannot_be_written_is_named(run: Run) -> None:
     ended = run("call", "add", "a=1", "--events", "no/such/dir/events", *KIT)
     assert ended.code == 2
     assert "'no/such/dir/events' cannot be written" in ended.err

@@ -151,7 +151,7 @@ def test_without_a_store_a_call_does_not_wait_for_what_nobody_can_give_it(
     assert said in jsonx.decode(ended.stdout)["text"]
 
 
-def test_without_a_store_the_rest_of_a_batch_goes_on_when_a_call_can_not_wait(run: Run, project: Path) -> None:
+def test_without_a_store_the_rest_of_a_batch_goes_on_when_a_call_cannot_wait(run: Run, project: Path) -> None:
     (project / "waiting.py").write_text(WAITING)
     ended = run("batch", written([{"name": "pay"}, {"name": "look"}]), "--tools", "waiting.py")
     assert (ended.code, [item["status"] for item in ended.json]) == (1, ["cancelled", "success"])

@@ -217,7 +217,7 @@ def test_a_large_file_goes_there_and_back_without_being_held(
     ],
     ids=lambda words: " ".join(words) if isinstance(words, tuple) else None,
 )
-def test_what_can_not_be_done_ends_with_two_and_says_why(
+def test_what_cannot_be_done_ends_with_two_and_says_why(
     run: Run, kept: Path, project: Path, words: tuple[str, ...], says: str
 ) -> None:
     before = sorted(project.iterdir())

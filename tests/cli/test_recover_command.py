@@ -82,7 +82,7 @@ def test_a_value_may_come_on_stdin(run: Run, project: Path, left: Callable[..., 
     assert run("resolve", key, "-", *DB, "--json", stdin='{"a": 1}').json["value"] == {"a": 1}
 
 
-def test_what_can_not_be_resolved_is_named_with_the_remedy(run: Run, project: Path, left: Callable[..., Path]) -> None:
+def test_what_cannot_be_resolved_is_named_with_the_remedy(run: Run, project: Path, left: Callable[..., Path]) -> None:
     left({"id": "o1", "name": "order"}, {"id": "l1", "name": "launch"})
     key = (project / "key").read_text()
     (request,) = run("approvals", *DB, "--json").json

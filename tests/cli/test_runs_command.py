@@ -83,7 +83,7 @@ def test_beyond_the_limit_of_a_session_a_run_is_refused_or_waits(run: Run, spawn
         (["film", "--when-lost", "weep"], "--when-lost"),
     ],
 )
-def test_what_can_not_be_spawned_is_named(run: Run, project: Path, words: list[str], said: str) -> None:
+def test_what_cannot_be_spawned_is_named(run: Run, project: Path, words: list[str], said: str) -> None:
     ended = run("spawn", *words, *TOOLS)
     assert (ended.code, ended.out) == (2, "")
     assert said in " ".join(ended.err.split())

@@ -142,7 +142,7 @@ async def add_in_the_past() -> str:
         (["frob", "--cron", "* * * * *"], "There is no tool 'frob'"),
     ],
 )
-def test_what_can_not_be_scheduled_is_named(run: Run, project: Path, words: list[str], said: str) -> None:
+def test_what_cannot_be_scheduled_is_named(run: Run, project: Path, words: list[str], said: str) -> None:
     ended = run("schedules", "add", *words, *TOOLS)
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err

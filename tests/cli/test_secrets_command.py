@@ -142,7 +142,7 @@ def test_a_secret_is_removed(run: Run, kept: Path) -> None:
     ],
     ids=lambda words: " ".join(words) if isinstance(words, tuple) else None,
 )
-def test_what_can_not_be_done_ends_with_two_and_says_why(
+def test_what_cannot_be_done_ends_with_two_and_says_why(
     run: Run, kept: Path, words: tuple[str, ...], says: str
 ) -> None:
     ended = run("secrets", *words, stdin=VALUE)

@@ -127,7 +127,7 @@ def test_a_session_with_something_unfinished_stays(run: Run, left: Callable[...,
     ],
     ids=" ".join,
 )
-def test_what_can_not_be_done_ends_with_two_and_says_why(run: Run, kept: Path, words: tuple[str, ...]) -> None:
+def test_what_cannot_be_done_ends_with_two_and_says_why(run: Run, kept: Path, words: tuple[str, ...]) -> None:
     ended = run(*words)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err

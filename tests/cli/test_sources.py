@@ -155,7 +155,7 @@ def test_what_a_module_prints_while_it_is_imported_stays_out_of_the_output(run: 
         ("json.py", "another has that name; rename it"),
     ],
 )
-def test_tools_that_can_not_be_loaded_are_named_with_the_remedy(run: Run, some: Path, source: str, said: str) -> None:
+def test_tools_that_cannot_be_loaded_are_named_with_the_remedy(run: Run, some: Path, source: str, said: str) -> None:
     (some / "empty.py").touch()
     (some / "broken.py").write_text("x = 1\ndef (:\n")
     (some / "raising.py").write_text("1 / 0\n")

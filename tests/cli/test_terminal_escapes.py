@@ -1,4 +1,4 @@
-"""Nothing that a tool, a model or a store holds steers the terminal of whoever runs a command."""
+"""No text of a tool, a model or a store controls the terminal in which a command runs."""
 
 import ast
 import json

@@ -277,7 +277,7 @@ def test_a_turn_that_ends_within_the_grace_is_not_cut_off(run: Run, project: Pat
         (["--tools", "background.py", "--health-port", "0", "--health-host", "192.0.2.1"], "cannot be listened on"),
     ],
 )
-def test_a_worker_that_can_not_work_says_why(run: Run, spawn: Spawn, words: list[str], said: str) -> None:
+def test_a_worker_that_cannot_work_says_why(run: Run, spawn: Spawn, words: list[str], said: str) -> None:
     spawn("film")
     ended = run("worker", *words, *DB)
     assert (ended.code, ended.out) == (2, "")

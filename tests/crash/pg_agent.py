@@ -160,7 +160,7 @@ def work_of_run(id: str) -> str:
 
 
 def found(arguments: dict[str, Any]) -> str | None:
-    """What the step of a call gave, for whoever does not know whether it happened."""
+    """The value of a step, for a program that does not know whether it happened."""
     sign = ["step", arguments["point"], arguments["work"]]
     lines = [json.loads(line) for line in Path("ledger").read_text().splitlines()]
     return next((line[3] for line in lines if line[:3] == sign), None)

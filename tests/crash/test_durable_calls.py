@@ -226,7 +226,7 @@ async def main():
 
 
 @pytest.mark.promise("EFF-07")
-async def test_a_step_that_can_not_be_recorded_is_no_outcome(crashes):
+async def test_a_step_that_cannot_be_recorded_is_no_outcome(crashes):
     program = """
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing.sqlite_store import run_on_connection

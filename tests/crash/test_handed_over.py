@@ -55,7 +55,7 @@ def done(name: str) -> int:
 
 
 def _others() -> list[Any]:
-    """The same tools, for whoever only starts them."""
+    """The same tools, for a program that only starts them."""
 
     @tool(readonly=True, supports_background=True)
     async def brief() -> None: ...
@@ -130,7 +130,7 @@ async def test_a_run_that_is_handed_back_before_it_began_keeps_its_signals(crash
 
 
 def noted(line: str) -> bool | None:
-    """Whether a note was made, for whoever does not know."""
+    """Whether a note was made, for a program that does not know."""
     return line in Path("ledger").read_text().splitlines() or None
 
 

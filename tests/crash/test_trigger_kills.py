@@ -1,4 +1,4 @@
-"""What starts by a trigger, when whoever says that something occurred is killed in the middle."""
+"""Runs that a trigger starts, when the program that tells of an occurrence is killed meanwhile."""
 
 from collections import Counter
 from pathlib import Path

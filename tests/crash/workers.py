@@ -67,7 +67,7 @@ def effect(name: str, key: str) -> str:
 
 
 def done_before(name: str, key: str) -> str | None:
-    """What an effect gave, for whoever does not know whether it happened."""
+    """The value of an effect, for a program that does not know whether it happened."""
     lines = [line.split() for line in Path("ledger").read_text().splitlines()]
     return next((line[2] for line in lines if line[:2] == [name, key]), None)
 

@@ -289,7 +289,7 @@ async def test_an_event_may_be_rejected_cancelled_or_late_and_the_tool_goes_on(p
 
 
 @pytest.mark.promise("WAIT-03")
-async def test_a_tool_can_not_wait_for_what_is_not_its_own(place, open_runtime):
+async def test_a_tool_cannot_wait_for_what_is_not_its_own(place, open_runtime):
     desk = Desk()
 
     @tool

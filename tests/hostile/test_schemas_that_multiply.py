@@ -1,4 +1,4 @@
-"""Short schemas that mean very many checks: they are refused when a tool is defined, whoever wrote them."""
+"""Short schemas that mean very many checks: they are refused when a tool is defined, no matter who wrote them."""
 
 from typing import Any
 

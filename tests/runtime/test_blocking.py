@@ -92,7 +92,7 @@ def test_closing_ends_the_thread_and_a_closed_runtime_says_so():
 
 
 @pytest.mark.promise("CANCEL-02")
-def test_a_runtime_that_can_not_be_opened_leaves_no_thread():
+def test_a_runtime_that_cannot_be_opened_leaves_no_thread():
     with pytest.raises(ToolwrightError, match="nowhere"):
         Runtime.open_blocking("nowhere://at.all")
     assert loop_threads() == []

@@ -219,7 +219,7 @@ async def test_all_that_are_due_fire_at_one_look_also_where_nothing_can_run(stag
 
 
 @pytest.mark.promise("CRON-03")
-async def test_schedules_that_can_not_be_fired_here_hold_up_no_others(stage, file, report, ran, monkeypatch, caplog):
+async def test_schedules_that_cannot_be_fired_here_hold_up_no_others(stage, file, report, ran, monkeypatch, caplog):
     maker = await stage.open(file, report, worker=False)
     for number in range(PORTION + 10):
         zone = f"Atlantis/City_{number % 2}"

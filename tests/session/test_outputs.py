@@ -100,7 +100,7 @@ async def test_a_file_that_is_there_is_not_written_over(place, open_runtime):
 
 
 @pytest.mark.promise("OUT-05")
-async def test_a_file_that_can_not_be_written_is_not_named(place, open_runtime, caplog):
+async def test_a_file_that_cannot_be_written_is_not_named(place, open_runtime, caplog):
     session = (await open_runtime(place, give, quotas=Quotas(files=Quota(100, 1000)))).session("s")
     (full,) = await session.run_batch([call("c1")])
     await session.files.write("/.outputs", "in the way")

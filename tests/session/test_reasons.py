@@ -1,4 +1,4 @@
-"""What somebody says who stops or refuses a call: whoever reads it later sees no secret of its session."""
+"""The reason that a person gives for stopping or refusing a call: it never shows a secret of the session."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Values that tools may use and models never see: what becomes of those that a tool gives away."""
+"""Values that tools may use and models never see: a tool that gives one away gives away its placeholder."""
 
 import base64
 import json
@@ -397,7 +397,7 @@ async def test_a_value_that_fits_its_schema_is_no_failure_because_its_handle_wou
 
 
 @pytest.mark.promise("SES-03")
-async def test_hooks_and_projectors_see_handles_and_can_not_bring_a_value_back(place, open_runtime):
+async def test_hooks_and_projectors_see_handles_and_cannot_bring_a_value_back(place, open_runtime):
     seen = []
 
     def after(call, outcome):

@@ -135,7 +135,7 @@ def test_a_retry_of_a_tool_that_may_not_run_twice_is_refused():
 
 @pytest.mark.promise("TOOL-05")
 @pytest.mark.parametrize("name", ["", "two words", "a" * 129, "naïve", "semi;colon", "line\nbreak"])
-def test_a_name_that_models_can_not_call_is_refused(name: str):
+def test_a_name_that_models_cannot_call_is_refused(name: str):
     with pytest.raises(ToolDefinitionError, match="is not usable; use 1 to 128 letters, digits"):
         Tool.from_schema(name=name, handler=lambda args: None)
 
@@ -169,6 +169,6 @@ def test_the_same_things_are_checked_in_a_definition_made_by_hand():
 
 
 @pytest.mark.promise("TOOL-07")
-def test_an_output_schema_that_can_not_be_used_is_refused():
+def test_an_output_schema_that_cannot_be_used_is_refused():
     assert "'copy' has an invalid JSON Schema" in refusal(output_schema={"type": "text"})
     assert "'copy' has an output type" in refusal(output_schema=object())

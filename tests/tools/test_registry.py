@@ -80,7 +80,7 @@ def test_clearing_removes_every_tool():
 
 
 @pytest.mark.promise("REG-01")
-def test_a_tool_that_can_not_be_built_leaves_the_registry_as_it_was():
+def test_a_tool_that_cannot_be_built_leaves_the_registry_as_it_was():
     registry = ToolRegistry([named("a")])
 
     def wrong(x) -> None: ...

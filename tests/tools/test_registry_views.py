@@ -110,7 +110,7 @@ def test_a_with_block_pops_its_layer_also_after_an_error():
 
 
 @pytest.mark.promise("REG-02")
-def test_a_layer_that_can_not_be_made_is_not_pushed():
+def test_a_layer_that_cannot_be_made_is_not_pushed():
     scoped = ScopedRegistry(ToolRegistry([named("a")]))
     with pytest.raises(RegistryError):
         scoped.push([named("b"), named("b")])
@@ -208,7 +208,7 @@ def test_an_overriding_view_changes_parts_of_a_definition():
         ("timout", "use any of approval, "),
     ],
 )
-def test_what_a_view_can_not_override_is_refused_when_the_view_is_made(part: str, remedy: str):
+def test_what_a_view_cannot_override_is_refused_when_the_view_is_made(part: str, remedy: str):
     with pytest.raises(RegistryError, match=f"overrides {part!r} of 'read', which it cannot change; {remedy}"):
         overridden(ToolRegistry([named("read")]), {"read": {part: 5}})
 

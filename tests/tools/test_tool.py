@@ -363,7 +363,7 @@ def test_a_tool_without_a_schema_takes_any_object():
         ([], "'read' has a 'list' where a JSON Schema belongs"),
     ],
 )
-def test_a_schema_that_can_not_be_used_is_refused_when_the_tool_is_made(schema: Any, message: str):
+def test_a_schema_that_cannot_be_used_is_refused_when_the_tool_is_made(schema: Any, message: str):
     with pytest.raises(ToolDefinitionError, match=message):
         Tool.from_schema(name="read", input_schema=schema, handler=lambda args: None)
 
@@ -472,7 +472,7 @@ def test_half_of_a_tool_object_is_no_tool():
 
 @pytest.mark.promise("TOOL-03")
 @pytest.mark.parametrize("thing", [42, "greet", None, int, object()])
-def test_what_can_not_be_a_tool_is_refused_with_the_remedy(thing: Any):
+def test_what_cannot_be_a_tool_is_refused_with_the_remedy(thing: Any):
     with pytest.raises(ToolDefinitionError, match=r"is not a tool; decorate a function with @tool"):
         ToolRegistry([thing])
 

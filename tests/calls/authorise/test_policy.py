@@ -273,7 +273,7 @@ async def test_what_a_rule_says_is_taken_as_true_or_false(open_session):
 
 
 @pytest.mark.promise("AUTH-01")
-async def test_a_rule_can_not_change_the_arguments_it_judges(open_session):
+async def test_a_rule_cannot_change_the_arguments_it_judges(open_session):
     def change(request: Request) -> bool:
         request.arguments["path"] = "/etc/passwd"  # type: ignore[index]
         return True

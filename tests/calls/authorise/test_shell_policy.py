@@ -144,7 +144,7 @@ async def test_the_refusal_says_what_in_the_script_is_denied(open_session):
         ("ls", "ran"),
     ],
 )
-async def test_a_rule_may_ask_about_what_can_not_be_known(open_session, script, expected):
+async def test_a_rule_may_ask_about_what_cannot_be_known(open_session, script, expected):
     rules = [Rule("deny", "bash", commands=["rm"], unknown="ask")]
     assert (await decided(open_session, rules, script))[0] == expected
 
@@ -255,7 +255,7 @@ def test_a_rule_that_could_not_match_is_refused(wrong):
         Rule("deny", "bash", **wrong)
 
 
-def test_what_allows_can_not_say_what_the_unknown_is():
+def test_what_allows_cannot_say_what_the_unknown_is():
     with pytest.raises(PolicyError, match="unknown"):
         Rule("allow", commands=["ls"], unknown="ask")
 

@@ -432,7 +432,7 @@ async def test_huge_arguments_and_results_pass(open_runtime):
 
 
 @pytest.mark.promise("RUN-07", "RUN-08")
-async def test_what_can_not_leave_its_process_fails_its_call_alone_and_the_child_lives_on(open_runtime):
+async def test_what_cannot_leave_its_process_fails_its_call_alone_and_the_child_lives_on(open_runtime):
     @tool(isolation="process")
     def returns_a_lock() -> object:
         return threading.Lock()
@@ -454,7 +454,7 @@ async def test_what_can_not_leave_its_process_fails_its_call_alone_and_the_child
 
 
 @pytest.mark.promise("RUN-07", "RUN-08")
-async def test_a_tool_that_can_not_enter_a_process_fails_alone(open_runtime):
+async def test_a_tool_that_cannot_enter_a_process_fails_alone(open_runtime):
     lock = threading.Lock()
 
     @tool(isolation="process")
@@ -665,7 +665,7 @@ async def test_what_a_thread_of_an_earlier_call_reports_is_not_the_next_calls(op
 
 
 @pytest.mark.promise("RUN-08")
-async def test_an_isolated_tool_can_not_call_others_and_hears_why(open_runtime):
+async def test_an_isolated_tool_cannot_call_others_and_hears_why(open_runtime):
     @tool(isolation="process")
     async def calls_another(ctx: ToolContext) -> str:
         try:

@@ -399,7 +399,7 @@ async def test_a_failure_that_ends_the_attempts_early_says_how_many_there_were(c
 
 @pytest.mark.promise("RETRY-01")
 @pytest.mark.parametrize("hints", [{}, {"destructive": True}, {"parallel": True}])
-def test_a_tool_that_may_not_be_run_twice_can_not_have_a_retry_policy(hints):
+def test_a_tool_that_may_not_be_run_twice_cannot_have_a_retry_policy(hints):
     with pytest.raises(ToolDefinitionError, match=r"'charge'.*idempotent=True or readonly=True"):
 
         @tool(retry=RetryPolicy(attempts=2), **hints)

@@ -120,7 +120,7 @@ class Unspeakable:
     [object(), {1, 2}, b"\xff", "\ud800", float("nan"), Unspeakable(), {"a": Unspeakable()}],
     ids=["object", "set", "bytes", "half a character", "nan", "unspeakable", "inside"],
 )
-async def test_what_a_tool_reports_can_not_break_the_file(label, tmp_path):
+async def test_what_a_tool_reports_cannot_break_the_file(label, tmp_path):
     path = tmp_path / "events.jsonl"
 
     @tool
@@ -149,6 +149,6 @@ async def test_a_disk_that_is_full_is_logged_and_stops_no_call(caplog):
     assert "/dev/full" in caplog.text
 
 
-async def test_a_file_that_can_not_be_opened_is_reported_at_once(tmp_path):
+async def test_a_file_that_cannot_be_opened_is_reported_at_once(tmp_path):
     with pytest.raises(FileNotFoundError):
         await Runtime.open(events_file=tmp_path / "no such folder" / "events.jsonl")

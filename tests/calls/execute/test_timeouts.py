@@ -217,7 +217,7 @@ async def test_a_tool_that_swallows_its_cancellation_is_given_up_and_keeps_its_c
 
 
 @pytest.mark.promise("TIME-01", "CANCEL-02")
-async def test_a_thread_that_can_not_be_stopped_keeps_its_claims_while_the_batch_returns_on_time(
+async def test_a_thread_that_cannot_be_stopped_keeps_its_claims_while_the_batch_returns_on_time(
     clock, open_runtime, gate
 ):
     @tool(key="door", timeout=10)
@@ -252,7 +252,7 @@ async def test_a_thread_that_can_not_be_stopped_keeps_its_claims_while_the_batch
 
 
 @pytest.mark.promise("TIME-01")
-async def test_the_slot_of_a_thread_that_can_not_be_stopped_is_free(clock, open_runtime, gate):
+async def test_the_slot_of_a_thread_that_cannot_be_stopped_is_free(clock, open_runtime, gate):
     @tool(parallel=True, timeout=10)
     def stuck() -> None:
         gate.stop_here()

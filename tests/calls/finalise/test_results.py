@@ -1,4 +1,4 @@
-"""What a tool gives, and what becomes of it: the value, the text for the model, and what stays private."""
+"""The result of a tool, and what is made of it: the value, the text for the model, and what stays private."""
 
 import asyncio
 import dataclasses

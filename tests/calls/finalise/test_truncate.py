@@ -351,7 +351,7 @@ async def test_a_file_that_was_named_before_is_never_written_over(open_runtime, 
 
 
 @pytest.mark.promise("OUT-05")
-async def test_a_file_that_can_not_be_written_is_not_named(open_session, tmp_path, caplog):
+async def test_a_file_that_cannot_be_written_is_not_named(open_session, tmp_path, caplog):
     in_the_way = tmp_path / "file"
     in_the_way.write_text("mine")
     for folder in (in_the_way, in_the_way / "below", "/proc/nonexistent/spill", "nul\x00byte"):

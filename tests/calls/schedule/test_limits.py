@@ -119,7 +119,7 @@ def test_a_limit_below_one_is_refused_when_it_is_set(wrong):
 
 
 @pytest.mark.promise("SCHED-04")
-async def test_a_slot_that_one_call_can_not_use_goes_to_the_next_that_can():
+async def test_a_slot_that_one_call_cannot_use_goes_to_the_next_that_can():
     stage = Stage()
 
     @tool(parallel=True, max_concurrency=1)

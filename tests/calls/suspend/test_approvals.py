@@ -1,4 +1,4 @@
-"""Calls that need a person's leave: asked for once, bound to their arguments, and decided by whoever comes first."""
+"""Calls that need a person's approval: asked for once, bound to their arguments, and decided by the first answer."""
 
 import asyncio
 from typing import Annotated
@@ -13,7 +13,7 @@ from toolwright.testing import FakeClock, slots_in_use
 
 
 class Shell:
-    """A tool that may not run without leave, and one that may."""
+    """A tool that may not run without an approval, and one that may."""
 
     def __init__(self) -> None:
         self.ran: list[str] = []

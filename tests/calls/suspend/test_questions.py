@@ -1,4 +1,4 @@
-"""Questions of a tool to a person: stored, answered by whoever comes first, and checked before an answer is taken."""
+"""Questions of a tool to a person: stored, ended by the first answer, which is checked before it is taken."""
 
 import asyncio
 

@@ -102,7 +102,7 @@ async def test_calls_of_nothing_in_particular_are_refused(file):
         await calls(file)
 
 
-async def test_an_inspector_that_only_looks_can_not_write(file):
+async def test_an_inspector_that_only_looks_cannot_write(file):
     await SqliteStore(file).close()
     with pytest.raises(StoreError, match="it cannot be written to"):
         await inspect_file(file, lambda connection: connection.execute("DELETE FROM meta").fetchall())

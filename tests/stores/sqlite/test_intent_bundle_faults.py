@@ -126,9 +126,7 @@ async def test_a_call_of_a_bundle_whose_outcome_could_not_be_written_is_let_go_o
 
 
 @pytest.mark.promise("EFF-13")
-async def test_a_bundle_that_says_nothing_any_more_goes_even_if_the_first_batch_after_it_can_not_be_written(
-    store, file
-):
+async def test_a_bundle_that_says_nothing_any_more_goes_even_if_the_first_batch_after_it_cannot_be_written(store, file):
     await store.journal.begin(intents())
     await store.journal.finish_all(ended(range(MANY)))
     with pytest.raises(StoreError, match="no longer holds the run"):
@@ -151,7 +149,7 @@ async def test_arguments_that_are_no_text_are_kept_as_they_are(store, file):
 
 @pytest.mark.promise("EFF-13")
 @pytest.mark.parametrize("intents_read", ["[[", '"c1"', '{"a":1}', "[1,2]", '[["c1"]]'])
-async def test_a_bundle_that_can_not_be_read_is_reported(store, file, intents_read):
+async def test_a_bundle_that_cannot_be_read_is_reported(store, file, intents_read):
     await store.journal.begin(intents())
     await store.waits.resolve(WaitKey(key(1), "event", "early"), Resolution("ok", 12.0))
     assert await check(file) == []

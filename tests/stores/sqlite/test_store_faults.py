@@ -86,7 +86,7 @@ async def test_a_store_of_a_newer_version_is_refused_and_left_as_it_is(file):
 
 
 @pytest.mark.promise("EFF-07")
-async def test_a_path_that_can_not_be_a_file_is_refused_with_the_reason(tmp_path):
+async def test_a_path_that_cannot_be_a_file_is_refused_with_the_reason(tmp_path):
     nowhere = tmp_path / "missing" / "agent.db"
 
     assert f"there is no directory {str(nowhere.parent)!r}; make it first" in await refusal(nowhere)
@@ -135,7 +135,7 @@ async def test_calls_during_a_lock_fail_together_as_faults_and_run_when_it_is_go
 
 @pytest.mark.promise("EFF-07")
 @pytest.mark.parametrize("error", [apsw.ReadOnlyError, apsw.CantOpenError])
-def test_the_file_that_can_not_be_written_to_is_named(tmp_path, error):
+def test_the_file_that_cannot_be_written_to_is_named(tmp_path, error):
     store, log, index = (tmp_path / name for name in ("agent.db", "agent.db-wal", "agent.db-shm"))
     for path in (store, log, index):
         path.touch()
@@ -255,7 +255,7 @@ def test_a_full_disk_is_raised_and_what_was_acknowledged_stays(file):
 
 
 @pytest.mark.promise("EFF-07")
-async def test_an_outcome_that_can_not_be_written_is_a_fault_for_all_who_share_it(file, open_runtime):
+async def test_an_outcome_that_cannot_be_written_is_a_fault_for_all_who_share_it(file, open_runtime):
     entered, leave, ran = asyncio.Event(), asyncio.Event(), []
 
     @tool
@@ -286,7 +286,7 @@ async def test_an_outcome_that_can_not_be_written_is_a_fault_for_all_who_share_i
 
 
 @pytest.mark.promise("EFF-07")
-async def test_an_effect_that_can_not_be_written_is_a_fault_for_all_who_share_the_call():
+async def test_an_effect_that_cannot_be_written_is_a_fault_for_all_who_share_the_call():
     class Failing(MemoryStore):
         async def keep(self, key, kept):
             await until_shared([second])
@@ -375,7 +375,7 @@ async def test_a_call_whose_outcome_could_not_be_written_is_let_go_of_for_other_
 
 
 @pytest.mark.promise("EFF-07")
-async def test_an_outcome_that_can_not_be_written_leaves_those_written_with_it_as_they_are():
+async def test_an_outcome_that_cannot_be_written_leaves_those_written_with_it_as_they_are():
     class Picky(MemoryStore):
         async def finish(self, key, *rest):
             if key.call_id == "c1":

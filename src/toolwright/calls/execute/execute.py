@@ -42,7 +42,7 @@ from toolwright.calls.execute.retry import before_another
 from toolwright.calls.execute.timeout import end_queue_time, limit_queue
 from toolwright.calls.failures import deadlocked, internal
 from toolwright.calls.finalise.finalise import finish, settle
-from toolwright.calls.prepare.prepare import read_anew
+from toolwright.calls.prepare.prepare import restore_arguments
 from toolwright.calls.quick_fields import quick_fields
 from toolwright.calls.schedule.admission import Admission, Limit, Ticket
 from toolwright.calls.schedule.claim_index import ClaimIndex
@@ -376,7 +376,7 @@ async def _finish(call: ActiveCall, result: Any) -> None:
     while type(result) in NOT_THE_LAST and (pause := before_another(call, result)) is not None:
         ended = await pause
         if ended is None:  # The last attempt may have changed its arguments.
-            ended = read_anew(call, call.plan.tool)
+            ended = restore_arguments(call, call.plan.tool)
         if ended is not None:
             result = ended
             break

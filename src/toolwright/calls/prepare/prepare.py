@@ -224,8 +224,8 @@ def can_change(arguments: Mapping[str, Any]) -> bool:
     return not _UNCHANGEABLE.issuperset(map(type, arguments.values()))
 
 
-def read_anew(prepared: PreparedCall, tool: Tool) -> Failure | None:
-    """Give a call the arguments that it had at first, where its tool could have changed them since."""
+def restore_arguments(prepared: PreparedCall, tool: Tool) -> Failure | None:
+    """Read the arguments of a call again, where its tool could have changed those that it got."""
     return _read_values(prepared, tool) if can_change(prepared.arguments or {}) else None
 
 
