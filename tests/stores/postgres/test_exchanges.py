@@ -7,7 +7,8 @@ import pytest
 
 from tests.postgres_server import PostgresServer
 from tests.support import fail_after, until
-from toolwright.stores.contracts.journal import Ended, Kept
+from toolwright.errors import StoreError
+from toolwright.stores.contracts.journal import CallKey, Ended, Kept
 from toolwright.stores.postgres import life
 from toolwright.stores.postgres.connection import PostgresConnection
 from toolwright.stores.postgres.store import PostgresStore
@@ -60,6 +61,23 @@ async def test_outcomes_and_the_next_starts_are_one_exchange_and_one_commit(stor
     (sent,) = exchanges
     assert sent[0] == "BEGIN"
     assert sent[-1] == "COMMIT"
+
+
+@pytest.mark.promise("ENG-01")
+async def test_outcomes_of_several_sessions_are_written_in_one_exchange_all_or_none(store, exchanges):
+    keys = [CallKey(session, scope, "c") for session in ("s", "t") for scope in ("", "a")]
+    ended = [Ended(key, success(key), 1.0, 2.0) for key in keys]
+    async with fail_after(60):
+        for key in keys:
+            await store.journal.begin([intent(key)])
+        store.life.stop()
+        with pytest.raises(StoreError):
+            await store.journal.finish_all([*ended, Ended(call("unknown"), success(call("unknown")), 1.0, 2.0)])
+        exchanges.clear()
+        await store.journal.finish_all(ended)
+        (_,) = exchanges
+        found = [await store.services.history.find_call(key) for key in keys]
+    assert [one.call.status for one in found] == ["success"] * len(keys)
 
 
 @pytest.mark.promise("ENG-01")

@@ -76,14 +76,9 @@ class Texts(Column):
 
     @classmethod
     def of(cls, values: Sequence[str | None]) -> Texts:
-        """The column of these values."""
-        pieces = [_NULL if value is None else _piece(encoded(value)) for value in values]
-        return cls(_array(_TEXT, pieces))
-
-    @classmethod
-    def same(cls, value: str, times: int) -> Texts:
-        """A column of one value, as often as there are rows."""
-        return cls(_array(_TEXT, [_piece(encoded(value))] * times))
+        """The column of these values, of which those of a batch are often all the same."""
+        pieces = {value: _NULL if value is None else _piece(encoded(value)) for value in dict.fromkeys(values)}
+        return cls(_array(_TEXT, [*map(pieces.__getitem__, values)]))
 
 
 class Bytes(Column):
