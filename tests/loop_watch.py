@@ -1,13 +1,15 @@
 """Measures for how long an event loop did not turn. Owns the measure, and not which tests are held to it.
 
 A machine that is busy with other programs makes every wall clock time long, so two readings are taken between two
-turns of the loop, and the smaller one is the stall: the wall clock less the time for which the loop's thread was ready
-and had no core, and the CPU time of the whole process. Code on the loop raises both, and so does another thread that
-holds the interpreter's lock. A thread that computes without the lock raises only the second, and a busy machine raises
-neither. A wait on the loop that uses no CPU, such as a sync of the disk, is not seen.
+turns of the loop, and the smaller one is the stall: the wall clock less the time for which a thread of the process was
+ready and had no core, and the CPU time of the whole process. Code on the loop raises both, and so does another thread
+that holds the interpreter's lock. A thread that computes without the lock raises only the second, and a busy machine
+raises neither, also where it keeps the thread that holds the lock from a core. A wait on the loop that uses no CPU,
+such as a sync of the disk, is not seen.
 """
 
 import asyncio
+import contextlib
 import os
 import selectors
 import sys
@@ -30,7 +32,8 @@ SAMPLE = 0.02
 
 class _Reading(NamedTuple):
     wall: float
-    starved: float
+    starved: dict[int, float]
+    """By thread, for how long it was ready and had no core."""
     cpu: float
 
 
@@ -43,7 +46,7 @@ class LoopWatch:
         self.place = ""
         self._loop = loop
         self._thread = threading.get_ident()
-        self._waited = os.open("/proc/thread-self/schedstat", os.O_RDONLY) if sys.platform == "linux" else None
+        self._waits: dict[int, int] = {}
         self._last = self._read()
         self._timer = loop.call_later(TICK, self._tick)
         self._over = threading.Event()
@@ -57,8 +60,8 @@ class LoopWatch:
         self._timer.cancel()
         self._over.set()
         self._sampler.join()
-        if self._waited is not None:
-            os.close(self._waited)
+        for descriptor in self._waits.values():
+            os.close(descriptor)
 
     def restart(self) -> None:
         """Forget what was measured so far, such as imports that the first call of a kind needs."""
@@ -73,16 +76,22 @@ class LoopWatch:
     def _note(self) -> None:
         now, before = self._read(), self._last
         self._last = now
-        ready = (now.wall - before.wall) - (now.starved - before.starved)
+        starved = max((waited - before.starved.get(id, 0.0) for id, waited in now.starved.items()), default=0.0)
+        ready = (now.wall - before.wall) - starved
         stall = min(ready, now.cpu - before.cpu) - TICK
         if stall > self.longest:
             self.longest, self.place = stall, self._seen
         self._seen = ""
 
     def _read(self) -> _Reading:
-        starved = 0.0
-        if self._waited is not None:
-            starved = int(os.pread(self._waited, 100, 0).split()[1]) / 1e9
+        starved = {}
+        for thread in threading.enumerate() if sys.platform == "linux" else ():
+            id = thread.native_id
+            with contextlib.suppress(OSError):  # It ends.
+                if id is not None and id not in self._waits:
+                    self._waits[id] = os.open(f"/proc/self/task/{id}/schedstat", os.O_RDONLY)
+                if id is not None:
+                    starved[id] = int(os.pread(self._waits[id], 100, 0).split()[1]) / 1e9
         return _Reading(time.monotonic(), starved, time.process_time())
 
     def _sample(self) -> None:
