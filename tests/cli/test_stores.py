@@ -54,6 +54,29 @@ def test_no_store_at_all_is_answered_with_both_ways_to_name_one(run: Run, words:
     assert 'db = "agent.db" under [tool.toolwright]' in ended.err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        *OVER_A_STORE,
+        ("call", "add", "a=1", "-t", "kit.py"),
+        ("batch", "calls.json", "-t", "kit.py"),
+        ("ask", "hi", "--model", "openai:gpt-5"),
+        ("chat", "--model", "openai:gpt-5"),
+        ("serve", "--tools", "kit.py", "--port", "0"),
+        ("mcp", "serve", "-t", "kit.py"),
+        ("doctor",),
+    ],
+    ids=" ".join,
+)
+def test_a_name_of_a_store_that_is_empty_is_refused_and_nothing_runs_without_one(
+    run: Run, words: tuple[str, ...]
+) -> None:
+    Path("calls.json").write_text('[{"name": "add", "arguments": {"a": 1}}]')
+    ended = run(*words, "--db", "")
+    assert (ended.code, ended.out) == (2, "")
+    assert "--db '' names no store; check the variable that it came from" in ended.err
+
+
 @each_command
 @pytest.mark.parametrize("kind", ["foreign", "newer", "empty", "rubbish"])
 def test_a_file_that_is_no_store_of_ours_is_left_as_it_is(

@@ -203,7 +203,11 @@ class Before(NamedTuple):
 
     def then(self, db: str | None, session: str | None, as_json: bool) -> Before:
         """The options that apply to the verb."""
-        return Before(db or self.db, self.session if session is None else session, as_json or self.as_json)
+        return Before(
+            self.db if db is None else db,
+            self.session if session is None else session,
+            as_json or self.as_json,
+        )
 
 
 def with_policy(

@@ -26,9 +26,12 @@ def named_store(db: str | None) -> str | None:
     """The store that `--db` or the project names; None for a command that stores nothing.
 
     Raises:
-        BadInput: the project's setting is not text.
+        BadInput: `--db` is empty, or the project's setting is not text.
     """
     if db is not None:
+        if not db.strip():
+            # As of a variable that is not set: without a word, nothing that the command does would be durable.
+            raise BadInput(f"--db {db!r} names no store; check the variable that it came from, or leave --db out")
         return None if db == MEMORY else db
     project = find_project(Path.cwd())
     return None if project is None else project.store()
