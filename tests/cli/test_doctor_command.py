@@ -43,6 +43,25 @@ def test_a_store_that_is_not_there_yet_is_no_problem_and_is_not_made(run: Run, t
     assert not Path("nowhere").exists()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="devices and modes are those of POSIX")
+def test_a_name_that_no_store_can_have_is_a_problem_and_the_file_of_others_is_left_alone(run: Run) -> None:
+    Path("notes.txt").write_text("not a database, and longer than a header\n" * 9)
+    Path("notes.txt").chmod(0o644)
+    for name, said in (
+        (".", "it is a directory"),
+        ("/", "it is a directory"),
+        ("sqlite:////nowhere/new.db", "mkdir -p /nowhere"),
+        ("n" * 300, "its name is too long"),
+        ("/dev/null", "it is no regular file"),
+        ("notes.txt", "it is not a SQLite database"),
+    ):
+        found = states(run, "--db", name)
+        (told,) = [line for lines in found.values() for line in lines if "MiB are free" not in line]
+        assert said in told
+        assert "chmod" not in told
+    assert "There is no store" in run("db", "stats", "--db", "n" * 300).err
+
+
 @pytest.mark.skipif(os.name == "nt", reason="modes are those of POSIX")
 def test_files_that_others_may_read_are_named_with_the_command_that_helps(run: Run, left: Callable[..., Path]) -> None:
     store = left(NOTE)

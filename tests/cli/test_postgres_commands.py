@@ -45,3 +45,34 @@ def test_no_command_shows_the_password(run: Run, project: Path, url: str):
     for ended in told:
         assert PASSWORD not in ended.out + ended.err
         assert "Traceback" not in ended.err
+
+
+@pytest.mark.promise("ENG-01")
+def test_doctor_says_whether_this_user_can_open_the_store_and_changes_nothing(
+    run: Run, project: Path, url: str, postgres: PostgresServer
+):
+    def told(url: str) -> tuple[int, str]:
+        ended = run("doctor", "--db", url, "--json")
+        (found,) = [each for each in ended.json if each["subject"] == "store"]
+        return ended.code, f"{found['said']}; {found['remedy']}"
+
+    said = told(url)
+    assert said[0] == 0
+    assert "it is made when it is first opened" in said[1]
+    assert postgres.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'of_commands'") == []
+    said = told(url.replace("/postgres?", "/nowhere?"))
+    assert said[0] == 2
+    assert "there is no such database; create it" in said[1]
+    postgres.execute("REVOKE CREATE ON DATABASE postgres FROM with_password")
+    said = told(url)
+    assert said[0] == 2
+    assert "this user may not do that (permission denied" in said[1]
+    postgres.execute("GRANT CREATE ON DATABASE postgres TO with_password")
+    assert run("call", "add", "a=1", "--tools", "kit.py", "--db", url).code == 0
+    said = told(url)
+    assert said[0] == 0
+    assert "is sound" in said[1]
+    postgres.execute("REVOKE INSERT ON of_commands.calls FROM with_password")
+    said = told(url)
+    assert said[0] == 2
+    assert "this user has not SELECT, INSERT, UPDATE, DELETE on 'calls'" in said[1]

@@ -24,7 +24,7 @@ from toolwright.extras import EXTRAS, how_to_install, missing_libraries
 from toolwright.private_files import private_mode
 from toolwright.session.secrets.master_keys import VARIABLE, EnvironmentKeys, KeyFile
 from toolwright.stores.contracts.inspection import StoreInspector
-from toolwright.stores.contracts.scheme import is_url, without_password
+from toolwright.stores.contracts.scheme import file_of, without_password
 from toolwright.stores.opening import inspect_store
 
 State = Literal["ok", "advice", "problem", "damage"]
@@ -61,12 +61,23 @@ async def examine(store: str | None, app: App | ToolwrightError | None) -> list[
     if store is None:
         said = "No store is named, so that everything would be in memory"
         return [*found, Finding("store", "advice", said, "name one with --db FILE, to look at it, too")]
-    path = None if is_url(store) else Path(store)
-    if path is not None:
-        found += _directory(path)
-        found += _permissions(path)
-        found.append(_keys(path))
-    return [*found, *await _store(store)]
+    try:
+        inspector, path = inspect_store(store), file_of(store)
+        if path is None:
+            return [*found, *await _store(inspector, store)]
+        found += _file(path, await _is_ours(inspector))
+        closed = any(finding.subject == "permissions" and finding.state == "problem" for finding in found)
+        return [*found, *await _store(inspector, store, is_closed=closed)]
+    except StoreError as error:
+        return [*found, _refused(error)]
+
+
+async def _is_ours(inspector: StoreInspector) -> bool:
+    """True for a store that is there, and that this program can read."""
+    try:
+        return await inspector.exists() and await inspector.version() > 0
+    except StoreError:
+        return False
 
 
 def _versions() -> Finding:
@@ -109,6 +120,16 @@ def _app(app: App) -> Finding:
     return Finding("app", "ok", f"{app!r} has all that its tools need")
 
 
+def _file(path: Path, is_ours: bool) -> list[Finding]:
+    """Look at what is around a store, and at its modes where the file is ours: others keep theirs."""
+    found = _directory(path)
+    if is_ours:
+        found += _permissions(path)
+    if is_ours or not os.path.lexists(path):
+        found.append(_keys(path))
+    return found
+
+
 def _directory(path: Path) -> list[Finding]:
     folder = path.absolute().parent
     if not folder.is_dir():
@@ -132,7 +153,7 @@ def _directory(path: Path) -> list[Finding]:
     free = shutil.disk_usage(folder).free
     if free < LEAST_SPACE:
         said = f"Only {free / 1024**2:.0f} MiB are free on the disk of {str(folder)!r}"
-        remedy = "make room, or remove old records: toolwright db prune --before 30d --vacuum"
+        remedy = "make room for the store, which writes also to remove old records (toolwright db prune)"
         found.append(Finding("store", "problem", said, remedy))
     return found
 
@@ -160,7 +181,7 @@ def _keys(path: Path) -> Finding:
     try:
         if os.environ.get(VARIABLE, "").strip():
             return Finding("keys", "ok", f"The master key {EnvironmentKeys().current()!r} is that of {VARIABLE}")
-        if file.path.exists():
+        if os.path.exists(file.path):  # False, and no error, for a name that is too long
             said = f"The master key {file.current()!r} is in {str(file.path)!r}"
             return Finding("keys", "ok", said + "; keep a copy of it apart from copies of the store")
     except SecretsError as error:
@@ -169,32 +190,30 @@ def _keys(path: Path) -> Finding:
     return Finding("keys", "ok", f"No master key yet: {str(file.path)!r} is made with the first secret")
 
 
-async def _store(store: str) -> list[Finding]:
+async def _store(inspector: StoreInspector, store: str, *, is_closed: bool = False) -> list[Finding]:
+    """Look at the store itself; `is_closed` where it was found already that this user may not open it."""
     try:
-        inspector = inspect_store(store)
+        if not is_closed:
+            await inspector.check_access()
+        shown = without_password(store)
         if not await inspector.exists():
-            return [
-                Finding(
-                    "store",
-                    "advice",
-                    f"There is no store {without_password(store)!r} yet",
-                    "it is made when it is first opened",
-                )
-            ]
+            said = f"There is no store {shown!r} yet"
+            return [] if is_closed else [Finding("store", "advice", said, "it is made when it is first opened")]
         number = await inspector.version()
         problems = await inspector.check()
         found = [
             Finding("store", "damage", line, "restore it from a copy; `toolwright db check` has details")
             for line in problems
         ]
-        return found or [
-            Finding("store", "ok", f"{without_password(store)} is sound, at version {number}"),
-            *await _work(inspector),
-        ]
+        return found or [Finding("store", "ok", f"{shown} is sound, at version {number}"), *await _work(inspector)]
     except StoreError as error:
-        said, _, remedy = str(error).rpartition("; ")
-        state: State = "damage" if is_damage(error) else "problem"
-        return [Finding("store", state, said or remedy, remedy if said else "")]
+        return [_refused(error)]
+
+
+def _refused(error: StoreError) -> Finding:
+    said, _, remedy = str(error).rpartition("; ")
+    state: State = "damage" if is_damage(error) else "problem"
+    return Finding("store", state, said or remedy, remedy if said else "")
 
 
 async def _work(inspector: StoreInspector) -> list[Finding]:
@@ -202,11 +221,11 @@ async def _work(inspector: StoreInspector) -> list[Finding]:
     counted, now = await inspector.stats(), time.time()
     cut_off = counted.calls.get("cut off", 0)
     if cut_off:
-        said = f"{cut_off} calls were cut off when their program ended"
+        said = f"{cut_off} call{'s were' if cut_off > 1 else ' was'} cut off when their program ended"
         found.append(Finding("store", "advice", said, "finish them: toolwright recover"))
     queued = counted.runs.get("queued", 0)
     if queued and not await inspector.workers():
-        said = f"{queued} background runs wait, and no worker is alive"
+        said = f"{queued} background run{'s wait' if queued > 1 else ' waits'}, and no worker is alive"
         found.append(Finding("store", "advice", said, "start one: toolwright worker"))
     if counted.log_bytes > LONGEST_LOG:
         said = f"The log beside the store has {counted.log_bytes / 1024**2:.0f} MiB: a program reads an old state of it"

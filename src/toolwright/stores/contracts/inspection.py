@@ -157,6 +157,11 @@ class StoreInspector(Protocol):
         """True when there is a store, or something else in its place. Raises nothing for a missing one."""
         ...
 
+    async def check_access(self) -> None:
+        """Refuse a store that this user could not open, or could not make where there is none, with the error that
+        opening it would raise. Nothing is changed, and a store of an older version is not brought up to date."""
+        ...
+
     async def version(self) -> int:
         """The version of its schema; an older one than this program's is no error."""
         ...

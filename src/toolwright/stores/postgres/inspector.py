@@ -19,7 +19,7 @@ from toolwright.stores.postgres.address import Address
 from toolwright.stores.postgres.connection import PostgresConnection
 from toolwright.stores.postgres.faults import cannot_open
 from toolwright.stores.postgres.life import ServerLiveness, lease_time
-from toolwright.stores.postgres.schema import find_version, require_current
+from toolwright.stores.postgres.schema import VERSION, bring_up_to_date, find_version, require_current
 from toolwright.stores.postgres.store import PostgresStore
 from toolwright.stores.sql.admin.history import find_decided_key, find_named, list_batches, list_calls, list_workers
 from toolwright.stores.sql.admin.maintenance import (
@@ -59,6 +59,17 @@ class PostgresInspector:
             if "there is no such database" in str(error):
                 return False
             raise
+
+    async def check_access(self) -> None:
+        def work(connection: PostgresConnection) -> None:
+            # What opening does, and taken back: only the server knows what a user may do.
+            with connection.raw.transaction(force_rollback=True):
+                connection.run("SELECT pg_advisory_xact_lock($1)", (self._address.lock_key("schema"),))
+                if find_version(connection, self._address) in (None, VERSION):
+                    bring_up_to_date(connection, self._address)
+                    connection.execute("INSERT INTO commits (owner, number) VALUES ('', 0)")
+
+        await self._visit(work, any_version=True, snapshot=False)
 
     async def version(self) -> int:
         def work(connection: PostgresConnection) -> int:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from toolwright.errors import StoreError
 from toolwright.stores.contracts.inspection import Named, PastBatch, PastCall, Pruned, Stats
 from toolwright.stores.contracts.waits import APPROVALS, WaitKind
 from toolwright.stores.sqlite.admin import history, maintenance
+from toolwright.stores.sqlite.core.faults import not_openable
 
 
 class SqliteInspector:
@@ -18,7 +21,11 @@ class SqliteInspector:
         self.path = Path(path)
 
     async def exists(self) -> bool:
-        return await asyncio.to_thread(self.path.is_file)
+        return await asyncio.to_thread(os.path.isfile, self.path)  # False, and no error, for a name that is too long
+
+    async def check_access(self) -> None:
+        if why := await asyncio.to_thread(not_openable, self.path):
+            raise StoreError(f"The store {str(self.path)!r} cannot be opened: {why}")
 
     async def version(self) -> int:
         return await maintenance.version(self.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -48,21 +49,30 @@ def reason(path: Path, error: apsw.Error, waited: float = 0.0, writable: Callabl
     """
     name = type(error).__name__.removesuffix("Error")
     if name == "CantOpen":
-        return _why_not_opened(path, writable)
+        return (
+            not_openable(path, writable)
+            or "the system does not allow it; check the permissions of the file and its directory"
+        )
     if name == "ReadOnly":
         return _closed(path, writable) or "it cannot be written to; check the permissions of the file and its directory"
     since = f", and did for {waited:.1f} s" if waited >= 0.1 else ""
     return _REASONS[name].format(since) if name in _REASONS else str(error)
 
 
-def _why_not_opened(path: Path, writable: Callable[[Path], bool]) -> str:
+def not_openable(path: Path, writable: Callable[[Path], bool] = _is_writable) -> str | None:
+    """Why a file could not be opened, or made, as far as names and permissions tell, and the remedy."""
     if not os.path.isdir(path.parent):  # False, and no error, for a directory that this process may not read
         return f"there is no directory {str(path.parent)!r}; make it first"
     if os.path.isdir(path):
         return "it is a directory; give the path of a file"
-    return (
-        _closed(path, writable) or "the system does not allow it; check the permissions of the file and its directory"
-    )
+    if os.path.exists(path) and not os.path.isfile(path):
+        return "it is no regular file; give the path of one"
+    try:
+        os.lstat(path.with_name(path.name + _BESIDE[-1]))
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return "its name is too long for the file system; choose a shorter one"
+    return _closed(path, writable)
 
 
 def _closed(path: Path, writable: Callable[[Path], bool]) -> str | None:
