@@ -107,7 +107,7 @@ VERBS: dict[str, tuple[Verb, str]] = {
     "run.wait": (lambda *given: given[-1].wait("x"), "The timeout 'x' is not usable; use a number of seconds"),
     "run.wait, NaN": (lambda *given: given[-1].wait(float("nan")), "The timeout nan is not usable"),
     "run.cancel": (lambda *given: given[-1].cancel(3), "The reason 3 is not usable; use text"),
-    "run.grant": (lambda *given: given[-1].grant(1), "The session id 1 is not usable; use non-empty text"),
+    "run.grant": (lambda *given: given[-1].grant(1), "The session id 1 is not usable; use text that is not empty"),
     "run.follow": (lambda *given: anext(given[-1].follow("x")), "The number of an event 'x' is not usable"),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
+import re
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -109,6 +110,25 @@ def decode(data: bytes | bytearray | memoryview | str, *, type: object = Any) ->
     if len(data) > SHALLOW:
         require_shallow(data.encode() if isinstance(data, str) else bytes(data))
     return _decode(data, type=type)
+
+
+_ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
+_LOW_HALF = re.compile(rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+
+
+def lone_surrogate(data: bytes) -> tuple[str, int] | None:
+    """The first escape of half a character without the other half beside it, and its place; None for none."""
+    place = 0
+    while (found := _ESCAPE.search(data, place)) is not None:
+        place = found.end()
+        if not found[1]:
+            continue  # another escape, such as that of a backslash
+        code = found[1].lower()
+        if b"d8" <= code < b"dc" and _LOW_HALF.match(data, place):
+            place += 6
+        elif b"d8" <= code[:2] <= b"df":
+            return found[0].decode(), found.start()
+    return None
 
 
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"\\'))

@@ -266,6 +266,28 @@ def test_an_object_with_anything_inside_is_an_outcome(value: Any):
     assert first.ok or (first.failure is not None and first.failure.category == "invalid_arguments")
 
 
+@pytest.mark.promise("RUN-02")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ('{"text": "a\\ud83d"}', "half of a surrogate pair, \\ud83d at byte 11"),
+        (b'{"text": "\\ude00 b"}', "half of a surrogate pair, \\ude00 at byte 10"),
+        ({"text": "a\ud83d"}, "half of a surrogate pair, '\\ud83d'"),
+        ({"texts": {1: "a"}}, "an object in it has a key that is no text"),
+        (5, "not an object but a number"),
+        ([1], "not an object but a list"),
+    ],
+    ids=["escape", "escape in bytes", "object", "key", "number", "list"],
+)
+def test_arguments_without_a_json_form_are_refused_in_words_that_a_model_can_use(arguments: Any, said: str):
+    ran: list[Any] = []
+    first, last = outcomes_of(raw_tool(None, ran), arguments, {"last": 1})
+    assert (last.ok, ran) == (True, [{"last": 1}])
+    assert first.failure is not None
+    assert first.failure.category == "invalid_arguments"
+    assert said in first.failure.message
+
+
 def test_a_circular_object_is_an_outcome():
     circular: dict[str, Any] = {}
     circular["self"] = circular

@@ -137,6 +137,7 @@ async def test_json_whose_text_has_a_fence_is_read_as_it_is(open_runtime):
         ({"images": ("x",)}, r"images=\('x',\) is not usable"),
         ({"images": "x"}, "images='x' is not usable"),
         ({"id": ""}, "id='' is not usable; use text that is not empty"),
+        ({"id": "\ud800"}, r"id='\\ud800' is not usable; use text that is not empty and has a form in UTF-8"),
     ],
 )
 async def test_options_that_are_not_usable_are_refused_with_the_remedy(place, open_runtime, options, told):
@@ -144,6 +145,13 @@ async def test_options_that_are_not_usable_are_refused_with_the_remedy(place, op
     with pytest.raises(TurnError, match=told):
         await runtime.session("s").ask("Hello.", **options)
     assert await runtime.turns() == []
+
+
+@pytest.mark.promise("TURN-05")
+async def test_an_id_that_no_turn_can_have_is_that_of_no_turn(place, open_runtime):
+    runtime = await open_runtime(place, model=ScriptedModel(["Hi."]))
+    with pytest.raises(TurnError, match="There is no turn"):
+        await runtime.turn("\ud800")
 
 
 @pytest.mark.promise("TURN-05")

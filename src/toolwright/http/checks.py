@@ -3,7 +3,6 @@ the words that a model reads for arguments."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -53,13 +52,9 @@ class BodyCheck:
             return None
 
 
-_ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
-_LOW_HALF = re.compile(rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}")
-
-
 def not_json(data: bytes, error: Exception) -> Problem:
     """The problem of a body that is not JSON, or that has half of a character."""
-    half = _lone_surrogate(data)
+    half = jsonx.lone_surrogate(data)
     if half is not None:
         text, place = half
         detail = (
@@ -67,21 +62,6 @@ def not_json(data: bytes, error: Exception) -> Problem:
         )
         return Problem(400, "not_json", detail)
     return Problem(400, "not_json", f"The body is not JSON ({error}); send JSON in UTF-8")
-
-
-def _lone_surrogate(data: bytes) -> tuple[str, int] | None:
-    """The first escape of half a character that has no other half beside it, and its place."""
-    place = 0
-    while (found := _ESCAPE.search(data, place)) is not None:
-        place = found.end()
-        if not found[1]:
-            continue  # another escape, such as that of a backslash
-        code = found[1].lower()
-        if b"d8" <= code < b"dc" and _LOW_HALF.match(data, place):
-            place += 6
-        elif b"d8" <= code[:2] <= b"df":
-            return found[0].decode(), found.start()
-    return None
 
 
 def read_query(type: Any, given: list[tuple[str, str]]) -> Any:

@@ -24,7 +24,9 @@ def require_session_id(session_id: object) -> None:
         ToolwrightError: it is not text, or has no form in UTF-8.
     """
     if not isinstance(session_id, str) or not session_id or encodable(session_id) != session_id:
-        raise ToolwrightError(f"The session id {session_id!r:.200} is not usable; use non-empty text")
+        raise ToolwrightError(
+            f"The session id {session_id!r:.200} is not usable; use text that is not empty and has a form in UTF-8"
+        )
 
 
 class OpenSessions:

@@ -597,8 +597,11 @@ class Turns:
         budget = _budget(options, model, core.shared.turn_defaults.budget)
         id = options.get("id")
         id = f"{PREFIX}{uuid7()}" if id is None else require_text("id of a turn", id)
-        if not id:
-            raise TurnError("id='' is not usable; use text that is not empty, or None for an id of its own")
+        if not id or encodable(id) != id:
+            raise TurnError(
+                f"id={id!r:.200} is not usable; use text that is not empty and has a form in UTF-8, or None for an id"
+                " of its own"
+            )
         images = _images(options)
         choice, parallel, longest = _generation(options, core)
         if background and not (given is None or isinstance(given, str) or given is core.shared.model):
@@ -1133,7 +1136,7 @@ class Turns:
         Raises:
             TurnError: there is none, or it is another session's.
         """
-        record = await self.store.find(id)
+        record = await self.store.find(encodable(require_text("id of a turn", id)))
         if record is not None and session not in (None, record.session):
             raise TurnError(
                 f"The turn {id!r:.200} belongs to session {record.session!r:.200}, not to {session!r:.200}; "
