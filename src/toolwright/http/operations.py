@@ -145,6 +145,11 @@ class ServiceRequest(Generic[Body, Query]):
         if session is not None and not self.sees(session):
             raise Problem(403, "forbidden", f"The token has not the scope {self.scope!r} in session {session!r:.200}")
 
+    def new_id(self, given: str | None, prefix: str) -> str | None:
+        """The id of something new: that which the client gives, else one made of the `Idempotency-Key`, so that a
+        request that is repeated makes nothing more; None without both."""
+        return given or (None if self.key is None else self.key.derive(prefix))
+
     def link(self, *parts: str) -> str:
         """The path of something of the API, for a header: each part is encoded, whatever it has in it."""
         root: str = self.raw.scope.get("root_path", "")

@@ -117,9 +117,6 @@ class Sent(Struct, frozen=True):
 async def start_run(request: ServiceRequest[NewRun, None]) -> dict[str, Any]:
     """Start a tool in the background. With an `Idempotency-Key` the same request is the same run."""
     body = request.body
-    id = body.id
-    if id is None and request.key is not None:
-        id = request.key.derive("bg_")
     run = await request.session().spawn(
         body.tool,
         body.arguments,
@@ -127,7 +124,7 @@ async def start_run(request: ServiceRequest[NewRun, None]) -> dict[str, Any]:
         timeout=body.timeout,
         signal_on_completion=body.signal_on_completion,
         disposition=body.disposition,
-        id=id,
+        id=request.new_id(body.id, "bg_"),
     )
     return await _detail(await request.runtime.run(run.id))
 

@@ -106,9 +106,6 @@ class Started(Struct, frozen=True):
 async def add_schedule(request: ServiceRequest[NewSchedule, None]) -> dict[str, Any]:
     """Start a tool at an instant, or again and again."""
     body = request.body
-    id = body.id
-    if id is None and request.key is not None:
-        id = request.key.derive("sch_")
     added = await request.session().schedule(
         body.tool,
         body.arguments,
@@ -120,7 +117,7 @@ async def add_schedule(request: ServiceRequest[NewSchedule, None]) -> dict[str, 
         signal_on_completion=body.signal_on_completion,
         misfire=body.misfire,
         overlap=body.overlap,
-        id=id,
+        id=request.new_id(body.id, "sch_"),
     )
     return await _detail(await request.runtime.scheduled(added.id))
 

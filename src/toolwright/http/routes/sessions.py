@@ -55,8 +55,7 @@ async def list_sessions(request: ServiceRequest[None, PageQuery]) -> dict[str, A
 async def make_session(request: ServiceRequest[NewSession]) -> JsonAnswer:
     """Make a session. One of this id is left as it is, but for a title or locale that is given."""
     body = request.body
-    made = request.key.derive("session_") if request.key is not None else f"session_{uuid7()}"
-    id = body.id or made
+    id = request.new_id(body.id, "session_") or f"session_{uuid7()}"
     request.require_scope_in(id)
     for name, text in (("id", id), ("title", body.title)):
         if text is not None and not text.split():  # nothing would be recorded, and so there would be no session

@@ -91,7 +91,7 @@ class TurnQuery(Struct, frozen=True, kw_only=True):
 async def post_turn(request: ServiceRequest[NewTurn]) -> object:
     """Send a message to the model, run the tools that it calls, and answer with the outcome."""
     body, session = request.body, request.session()
-    id = body.id or (None if request.key is None else request.key.derive("turn_"))
+    id = request.new_id(body.id, "turn_")
     turn = await session.start_turn(
         body.message,
         model=body.model,
