@@ -6,6 +6,7 @@ database; each test takes a schema of its own.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import importlib.util
 import itertools
@@ -24,6 +25,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import psycopg
+
+from toolwright.stores.postgres.listener import channel_of
+from toolwright.stores.postgres.store import PostgresStore, at_one_moment
 
 NEWEST, OLDER = "pginstall18", "pginstall"
 SETTINGS = {
@@ -237,6 +241,19 @@ class PostgresServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.remove()
+
+
+async def is_dead(owner: str, store: PostgresStore) -> bool:
+    """True when a store takes an owner for dead."""
+    return await asyncio.to_thread(
+        at_one_moment, store.address, lambda connection: bool(store.life.dead_among({owner}, connection))
+    )
+
+
+def is_listening(server: PostgresServer, store: PostgresStore) -> bool:
+    """True while the server tells somebody at once what is written to a store."""
+    listen = f"LISTEN {channel_of(store.address)}"
+    return bool(server.execute(f"SELECT pid FROM pg_stat_activity WHERE query = '{listen}' AND state = 'idle'"))
 
 
 def _is_there(pid: int) -> bool:

@@ -221,7 +221,7 @@ def make_model(point: str) -> FunctionModel:
     return FunctionModel(answer)
 
 
-async def do(runtime: Runtime, point: str, work: str) -> list[Any]:
+async def do(runtime: Runtime, clock: SettableClock, point: str, work: str) -> list[Any]:
     """Do one work, or find what became of it: its status, value, and the code of its failure."""
     kind, name = WORKS[work]
     given = {"point": point, "work": work}
@@ -236,7 +236,7 @@ async def do(runtime: Runtime, point: str, work: str) -> list[Any]:
         lead = 0.5
         while not await session.schedules():
             with contextlib.suppress(ScheduleError):  # on a busy machine it is past by now
-                await session.schedule(name, given, at=soon(runtime, lead))
+                await session.schedule(name, given, at=soon(clock, lead))
             lead *= 2
         while not (runs := await session.runs()):  # noqa: ASYNC110 - another process may start it
             await asyncio.sleep(0.05)
@@ -254,8 +254,8 @@ async def do(runtime: Runtime, point: str, work: str) -> list[Any]:
     return [outcome.status, outcome.value, None if failure is None else failure.code]
 
 
-def soon(runtime: Runtime, seconds: float) -> str:
-    return datetime.fromtimestamp(runtime._parts.shared.clock.now() + seconds, UTC).isoformat()
+def soon(clock: SettableClock, seconds: float) -> str:
+    return datetime.fromtimestamp(clock.now() + seconds, UTC).isoformat()
 
 
 async def decide(runtime: Runtime, gate: Gate | None = None) -> None:
@@ -291,9 +291,15 @@ async def holder(url: str, point: str, served: bool) -> None:
     gate, clock = Gate(point), SettableClock()
     # By its module: the object would be copied with this function.
     crash_seams.crash_seams.commits = None
-    crash_seams.crash_seams.store = lambda store: gated(gate, store)
+    owners: list[str] = []
+
+    def opened(store: Any) -> Any:
+        owners.append(store.owner)
+        return gated(gate, store)
+
+    crash_seams.crash_seams.store = opened
     async with serving(url, gate, point, clock) if served else running(url, gate, point, clock) as (runtime, start):
-        say(["owner", runtime._parts.storage.store.owner, None])
+        say(["owner", owners[0], None])
 
         async def one(work: str) -> None:
             try:
@@ -323,7 +329,7 @@ Start = Callable[[str], Awaitable[Any]]
 @contextlib.asynccontextmanager
 async def running(url: str, gate: Gate, point: str, clock: SettableClock) -> AsyncIterator[tuple[Runtime, Start]]:
     async with Runtime.open(url, **options_of(gate, point, clock)) as runtime:
-        yield runtime, lambda work: do(runtime, point, work)
+        yield runtime, lambda work: do(runtime, clock, point, work)
 
 
 @contextlib.asynccontextmanager
@@ -355,7 +361,7 @@ async def serving(url: str, gate: Gate, point: str, clock: SettableClock) -> Asy
         place, body = {
             "batch": ("batches", {"calls": [{"id": work, "name": name, "arguments": given}], "scope": ""}),
             "run": ("runs", {"tool": name, "arguments": given, "id": work, "disposition": disposition}),
-            "schedule": ("schedules", {"tool": name, "arguments": given, "at": soon(runtime, lead)}),
+            "schedule": ("schedules", {"tool": name, "arguments": given, "at": soon(clock, lead)}),
         }.get(kind, ("turns", {"message": "Go.", "id": work}))
         answer = await client.post(
             f"/sessions/{session}/{place}",
@@ -367,7 +373,7 @@ async def serving(url: str, gate: Gate, point: str, clock: SettableClock) -> Asy
             return await ask(work, 2 * lead)
         if answer.status_code >= 400:
             raise ToolwrightError(answer.text)
-        return await do(runtime, point, work)
+        return await do(runtime, clock, point, work)
 
     yield runtime, ask
     server.should_exit = True
@@ -412,7 +418,7 @@ async def onlooker(urls: dict[str, str], ahead: float) -> None:
 
                 async def one(point: str, work: str) -> None:
                     try:
-                        say(["again", [point, work], await do(runtimes[point], point, work)])
+                        say(["again", [point, work], await do(runtimes[point], clock, point, work)])
                     except ToolwrightError as error:
                         say(["again", [point, work], ["error", str(error), None]])
 

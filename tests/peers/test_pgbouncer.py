@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from tests.peers.pgbouncer import pooled
-from tests.postgres_server import PostgresServer
+from tests.postgres_server import PostgresServer, is_dead, is_listening
 from tests.support import fail_after
 from toolwright import Runtime, ToolCall, tool
 from toolwright.errors import StoreError
@@ -31,28 +31,25 @@ async def test_a_store_behind_a_pooler_in_session_mode_has_its_locks_and_hears_o
 
     with pooled(server, "session") as pool:
         url = f"{pool}?schema=by_session"
-        async with fail_after(60), Runtime.open(url, tools=[add]) as runtime:
+        store = await PostgresStore.open(url)
+        async with fail_after(60), Runtime.open(store, tools=[add]) as runtime:
             calls = [ToolCall(id=str(n), name="add", arguments={"a": n}) for n in range(20)]
             for replayed in (False, True):
                 outcomes = await runtime.session("s").run_batch(calls)
                 assert [(outcome.value, outcome.replayed) for outcome in outcomes] == [
                     (n + 1, replayed) for n in range(20)
                 ]
-            store = runtime._parts.storage.store
             # Its sign of life is a lock of a session of the server, seen by one that is connected directly.
             direct = await PostgresStore.open(f"{server.url}?schema=by_session")
             await asyncio.to_thread(store.life.stop)
             await asyncio.to_thread(server.execute, "UPDATE by_session.owners SET until = '-infinity'")
-            dead = await direct._writer.read(
-                lambda connection: direct.life._others.dead_among({store.owner}, connection)
-            )
-            assert dead == set()
+            assert not await is_dead(store.owner, direct)
             cursor = await store.news(None, 0.0)
-            while not store._listener.hears:
+            while not is_listening(server, store):
                 await store.news(cursor, 0.1)
             await direct.services.kv.set_value("s", "k", b"1", 1.0, WIDE, None)
             assert await store.news(cursor, 30.0) != cursor
-            assert store._listener.hears
+            assert is_listening(server, store)
             await direct.close()
         assert (await inspect_store(url).stats()).calls == {"success": 20}
 

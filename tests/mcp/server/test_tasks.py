@@ -59,10 +59,7 @@ async def test_a_background_tool_is_a_task_for_a_client_that_takes_tasks() -> No
         # A client without the extension waits for the result.
         assert text_of(await client.call_tool("build", {"name": "b"})) == "built b"
         with pytest.raises(MCPError) as refused:
-            await client.session._dispatcher.send_raw_request(
-                "tasks/get",
-                {"taskId": created["taskId"], "_meta": {**ENVELOPE, types.CLIENT_CAPABILITIES_META_KEY: {}}},
-            )
+            await ask(client, "tasks/get", {types.CLIENT_CAPABILITIES_META_KEY: {}}, taskId=created["taskId"])
         assert refused.value.error.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
 
 

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.postgres_server import PostgresServer
+from tests.postgres_server import PostgresServer, is_listening
 from tests.support import fail_after, until
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.journal import CallKey, Ended, Kept
@@ -144,13 +144,13 @@ async def test_nobody_is_told_that_a_worker_renews_its_leases(store):
 
 
 @pytest.mark.promise("ENG-01", "EFF-21")
-async def test_a_process_that_only_waits_sends_nothing_but_its_sign_of_life(store, exchanges, monkeypatch):
+async def test_a_process_that_only_waits_sends_nothing_but_its_sign_of_life(store, postgres, exchanges, monkeypatch):
     monkeypatch.setattr(life, "EVERY", 0.1)
     other = await PostgresStore.open(store.address.url)
     async with fail_after(60):
         position = await store.news(None, 0.0)
         waiting = asyncio.ensure_future(store.news(position, 3_600.0))
-        await until(lambda: store._listener.hears)
+        await until(lambda: is_listening(postgres, store))
         await store.life.look()
         exchanges.clear()
         await other.life.look()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.postgres_server import PostgresServer
+from tests.postgres_server import PostgresServer, is_dead
 from tests.support import fail_after, until
 from toolwright.stores.postgres import life
 from toolwright.stores.postgres.store import PostgresStore
@@ -24,10 +24,6 @@ def pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
             yield primary, replica
         finally:
             replica.remove()
-
-
-async def dead(store: PostgresStore, owner: str) -> bool:
-    return bool(await store._writer.read(lambda connection: store.life.dead_among({owner}, connection)))
 
 
 def url_of(*servers: PostgresServer) -> str:
@@ -49,13 +45,13 @@ async def test_a_process_that_opens_a_store_after_a_failover_waits_for_those_who
 
     async with fail_after(30):
         first = await PostgresStore.open(url_of(primary, replica))
-        assert not await dead(first, late.owner)
-        await until(lambda: dead(first, late.owner))  # it did not come
+        assert not await is_dead(late.owner, first)
+        await until(lambda: is_dead(late.owner, first))  # it did not come
         since = "SELECT clock_timestamp() > seen + interval '{} seconds' FROM failover.server_starts"
         assert replica.execute(since.format(GRACE)) == [(True,)]
         # Whoever opens it from now on need not wait.
         second = await PostgresStore.open(url_of(primary, replica))
-        assert await dead(second, late.owner)
+        assert await is_dead(late.owner, second)
         for store in (first, second, late):
             await store.close()
 

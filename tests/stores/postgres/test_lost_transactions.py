@@ -32,10 +32,6 @@ class Firings:
         return self.made
 
 
-def instants(connection):
-    return connection.execute("SELECT instant FROM firings ORDER BY instant").fetchall()
-
-
 @pytest.mark.promise("ENG-02")
 async def test_a_commit_that_the_server_carries_out_after_its_client_gave_up_is_not_repeated(server, monkeypatch):
     store = await PostgresStore.open(f"{server.url}?schema=late")
@@ -60,7 +56,7 @@ async def test_a_commit_that_the_server_carries_out_after_its_client_gave_up_is_
     async with fail_after(60):
         assert await store._writer.do(firings.add) == 1
         assert firings.made == 2  # it was tried again
-        assert await store._writer.read(instants) == [(1.0,)]
+        assert server.execute("SELECT instant FROM late.firings") == [(1.0,)]
         await store.close()
     await asyncio.to_thread(late[0].join)
 
@@ -78,19 +74,16 @@ async def test_what_a_crash_of_the_server_lost_of_acknowledged_work_is_written_a
         ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'toolwright'"
         await asyncio.to_thread(server.execute, ended)
         await store._writer.do(lambda connection: None)
-        assert await store._writer.read(instants) == [(2.0,)]
+        assert server.execute("SELECT instant FROM unsynced.firings") == [(2.0,)]
         await store.close()
 
 
 @pytest.mark.promise("ENG-02")
 async def test_the_server_asks_whether_a_silent_machine_is_still_there(server):
     store = await PostgresStore.open(f"{server.url}?schema=silent")
-
-    def asks(connection):
-        by_network = connection.execute("SELECT inet_server_addr() IS NOT NULL").fetchone()[0]
-        return by_network, connection.execute("SELECT current_setting('tcp_keepalives_idle')").fetchone()[0]
-
-    async with fail_after(60):
-        by_network, seconds = await store._writer.read(asks)
-        assert seconds == ("5" if by_network else "0")
-        await store.close()
+    connection = store.address.connect()
+    by_network = connection.execute("SELECT inet_server_addr() IS NOT NULL").fetchone()[0]
+    seconds = connection.execute("SELECT current_setting('tcp_keepalives_idle')").fetchone()[0]
+    assert seconds == ("5" if by_network else "0")
+    connection.raw.close()
+    await store.close()

@@ -252,9 +252,10 @@ async def test_the_settings_of_a_role_do_not_change_what_a_store_does(postgres):
                 *(session.run_batch([ToolCall(id=str(n), name="echo", arguments={"text": text})]) for n in range(20))
             )
             assert await session.kv.get("k4") == [text, 4, 0.1 + 0.2]
-            store = runtime._parts.storage.store
+            connection = address.Address(url).connect()
             shown = "SELECT current_setting('synchronous_commit'), pg_sleep(0.5)"
-            assert await store._writer.read(lambda connection: connection.execute(shown).fetchone()[0]) == "on"
+            assert connection.execute(shown).fetchone()[0] == "on"
+            connection.raw.close()
         async with Runtime.open(url, tools=[echo]) as runtime:
             (outcome,) = await runtime.session(text).run_batch(
                 [ToolCall(id="7", name="echo", arguments={"text": text})]
@@ -366,9 +367,9 @@ async def test_a_migration_that_is_killed_in_the_middle_leaves_the_older_store(p
     with pytest.MonkeyPatch.context() as older:
         older.setattr(schema, "VERSION", NOW)
         store = await PostgresStore.open(url)
-        await store._writer.do(lambda connection: connection.execute("INSERT INTO meta VALUES ('mine', 'x')"))
         await store.close()
     name = url.rpartition("=")[2]
+    postgres.execute(f"INSERT INTO {name}.meta VALUES ('mine', 'x')")
     newer.append("SELECT pg_sleep(60)")
     going = asyncio.ensure_future(open_store(url))
     kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"

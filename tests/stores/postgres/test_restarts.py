@@ -6,7 +6,7 @@ import signal
 import psycopg
 import pytest
 
-from tests.postgres_server import PostgresServer
+from tests.postgres_server import PostgresServer, is_dead
 from tests.support import fail_after, until
 from toolwright import Runtime, ToolCall, tool
 from toolwright.errors import StoreUnavailable
@@ -62,8 +62,8 @@ async def test_a_server_that_is_restarted_is_not_seen(server, how):
         return number
 
     url = f"{server.url}?schema=restart_{how.name.lower()}"
-    async with fail_after(120), Runtime.open(url, tools=[charge]) as runtime:
-        other = await PostgresStore.open(url)
+    store, other = await PostgresStore.open(url), await PostgresStore.open(url)
+    async with fail_after(120), Runtime.open(store, tools=[charge]) as runtime:
         session = runtime.session("s")
         await session.run_batch([ToolCall(id="first", name="charge", arguments={"number": 0})])
         await asyncio.to_thread(server.stop, how)
@@ -73,8 +73,7 @@ async def test_a_server_that_is_restarted_is_not_seen(server, how):
         await asyncio.to_thread(server.start)
         assert [outcome.value for outcome in await going] == list(range(1, 21))
         assert sorted(charged) == list(range(21))
-        owner = runtime._parts.storage.store.owner
-        assert await other._writer.read(lambda connection: other.life.dead_among({owner}, connection)) == set()
+        assert not await is_dead(store.owner, other)
         await other.close()
 
 
@@ -104,9 +103,8 @@ async def test_a_commit_whose_answer_was_lost_is_not_repeated(server, monkeypatc
     monkeypatch.setattr(PostgresConnection, "run", lose)
     async with fail_after(60):
         assert await store._writer.do(add) == 1
-        rows = await store._writer.read(lambda connection: connection.execute("SELECT instant FROM firings").fetchall())
         assert struck
-        assert rows == [(1.0,)]
+        assert server.execute("SELECT instant FROM lost.firings") == [(1.0,)]
         await store.close()
 
 
@@ -131,17 +129,14 @@ async def test_an_owner_is_dead_when_neither_its_lock_nor_its_row_is_there(serve
     monkeypatch.setattr("toolwright.stores.postgres.life.GRACE", 0.0)
     first, second = await PostgresStore.open(url), await PostgresStore.open(url)
 
-    async def dead() -> set[str]:
-        return await second._writer.read(lambda connection: second.life.dead_among({first.owner}, connection))
-
-    assert await dead() == set()
+    assert not await is_dead(first.owner, second)
     await asyncio.to_thread(first.life.stop)
     past = f"UPDATE alive.owners SET until = '-infinity' WHERE name = '{first.owner}'"
     await asyncio.to_thread(server.execute, past)
-    assert await dead() == set()  # its lock is there
+    assert not await is_dead(first.owner, second)  # its lock is there
     await asyncio.to_thread(first.life._connection.raw.close)
     async with fail_after(20):
-        while await dead() != {first.owner}:
+        while not await is_dead(first.owner, second):
             pass  # the server sees the end of a connection after a moment
     await first.close()
     await second.close()
@@ -160,9 +155,10 @@ async def test_what_a_crash_of_the_server_lost_of_a_living_process_is_written_ag
             await leave.wait()
         return number
 
-    async with fail_after(120), Runtime.open(f"{server.url}?schema=living", tools=[look]) as runtime:
+    store = await PostgresStore.open(f"{server.url}?schema=living")
+    async with fail_after(120), Runtime.open(store, tools=[look]) as runtime:
         session, lost = runtime.session("s"), 0
-        await asyncio.to_thread(runtime._parts.storage.store.life.stop)  # which waits for the disk now and then
+        await asyncio.to_thread(store.life.stop)  # which waits for the disk now and then
         for crash in range(20):  # a server that has time writes everything to the disk
             if lost:
                 break
@@ -212,10 +208,10 @@ async def test_numbers_of_events_that_were_shown_are_not_given_again_after_a_cra
 async def test_a_process_whose_machine_is_gone_does_not_keep_its_lock_for_hours(server):
     store = await PostgresStore.open(f"{server.url}?schema=keepalive")
     names = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count")
-    for connection in (store._writer._connection, store.life._connection):
-        assert connection is not None
-        idle, interval, count = (int(connection.run(f"SHOW {name}").fetchone()[0]) for name in names)
-        assert 0 < idle + interval * count < 20
+    connection = store.address.connect()
+    idle, interval, count = (int(connection.run(f"SHOW {name}").fetchone()[0]) for name in names)
+    assert 0 < idle + interval * count < 20
+    connection.raw.close()
     await store.close()
 
 

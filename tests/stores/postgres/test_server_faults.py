@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.postgres_server import PostgresServer
+from tests.postgres_server import PostgresServer, is_dead
 from tests.support import fail_after
 from toolwright import Runtime, ToolCall, tool
 from toolwright.errors import StoreError, StoreUnavailable
@@ -150,8 +150,9 @@ async def test_a_statement_that_an_administrator_cancels_is_repeated(server):
         "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'toolwright'"
         " AND wait_event = 'advisory'"
     )
-    async with fail_after(60), Runtime.open(url, tools=[ledger.tool]) as runtime:
-        session, store = runtime.session("s"), runtime._parts.storage.store
+    store = await PostgresStore.open(url)
+    async with fail_after(60), Runtime.open(store, tools=[ledger.tool]) as runtime:
+        session = runtime.session("s")
         with psycopg.connect(server.url) as holder:
             holder.execute(f"SELECT pg_advisory_lock({store.address.lock_key('writers')})")
             going = asyncio.ensure_future(session.run_batch(charges(1)))
@@ -192,8 +193,9 @@ async def test_a_lock_that_another_program_holds_for_too_long_is_told(server, mo
 async def test_a_server_that_can_only_be_read_for_a_while_is_waited_for(server, monkeypatch):
     ledger = Ledger()
     url = url_of(server, "read_only")
-    async with fail_after(60), Runtime.open(url, tools=[ledger.tool]) as runtime:
-        session, store = runtime.session("s"), runtime._parts.storage.store
+    store = await PostgresStore.open(url)
+    async with fail_after(60), Runtime.open(store, tools=[ledger.tool]) as runtime:
+        session = runtime.session("s")
         await session.kv.set("k", 1)
         with setting(server, "default_transaction_read_only", "on"):
             with monkeypatch.context() as short:
@@ -212,7 +214,7 @@ async def test_a_server_that_can_only_be_read_for_a_while_is_waited_for(server, 
         assert [outcome.value for outcome in await going] == [1, 2]
         assert sorted(ledger.ran) == [1, 2]
         other = await PostgresStore.open(url)
-        assert await other._writer.read(lambda connection: other.life.dead_among({store.owner}, connection)) == set()
+        assert not await is_dead(store.owner, other)
         await other.close()
 
 
