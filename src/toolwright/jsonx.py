@@ -31,7 +31,7 @@ def known_form(value: object) -> object:
     raise TypeError(f"a value of type {type(value).__name__!r} has no JSON form")
 
 
-def dump_model(model: Any) -> Any:
+def dump_model(model: Any) -> object:
     """The plain data of a pydantic model, and of values inside it that only msgspec knows, such as an image.
 
     Raises:

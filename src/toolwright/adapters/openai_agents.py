@@ -32,6 +32,9 @@ from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
 if TYPE_CHECKING:
+    from agents.retry import ModelRetryAdvice, ModelRetryAdviceRequest
+    from openai.types.responses import ResponseCompletedEvent
+
     from toolwright.adapters.session_loop import SessionLoop
     from toolwright.blocking_types import BlockingSession
     from toolwright.session.session import Session
@@ -172,7 +175,7 @@ class RecordedModel(Model):
         """Release what the model holds."""
         await self._model.close()
 
-    def get_retry_advice(self, request: Any) -> Any:
+    def get_retry_advice(self, request: ModelRetryAdviceRequest) -> ModelRetryAdvice | None:
         """The advice of the model."""
         return self._model.get_retry_advice(request)
 
@@ -208,7 +211,7 @@ def _usage() -> TypeAdapter[Usage]:
     return TypeAdapter(Usage)
 
 
-def _completed(answer: ModelResponse) -> Any:
+def _completed(answer: ModelResponse) -> ResponseCompletedEvent:
     """The last event of a stream, with a whole answer."""
     from openai.types.responses import Response, ResponseCompletedEvent
 
@@ -244,7 +247,7 @@ def _input_scope(given: str | list[Any]) -> str:
     return f"input-{jsonx.digest(written)[:32]}"
 
 
-def _plain_item(item: Any) -> Any:
+def _plain_item(item: object) -> object:
     """An item of an input without what a stored state adds to it."""
     if not isinstance(item, dict):
         return item
@@ -271,7 +274,7 @@ def _function_tool(
     async def asks(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
         return await loop.run(lambda: needs_approval(context, arguments, call_id))
 
-    async def invoke(context: AgentToolContext[Any], arguments: str) -> Any:
+    async def invoke(context: AgentToolContext[Any], arguments: str) -> object:
         call_id, where = context.tool_call_id, scopes.of(context)
         given = context.tool_call
         cut_off = "incomplete" if given is not None and given.status == "incomplete" else None
@@ -316,7 +319,7 @@ async def _returned(session: Session, outcome: ToolOutcome) -> str | list[ToolOu
 # --- the way back
 
 
-def tools_from(tools: Iterable[FunctionTool], context: Any = None, **options: Unpack[ToolOptions]) -> list[Tool]:
+def tools_from(tools: Iterable[FunctionTool], context: object = None, **options: Unpack[ToolOptions]) -> list[Tool]:
     """Function tools of the SDK as tools of ours, for an app or a session.
 
     A tool that needs approval there requires it here; one that decides it for each call requires it always. Guardrails
@@ -335,14 +338,14 @@ def tools_from(tools: Iterable[FunctionTool], context: Any = None, **options: Un
     return [_ours(tool, context, options) for tool in tools]
 
 
-def _ours(tool: FunctionTool, run_context: Any, options: ToolOptions) -> Tool:
+def _ours(tool: FunctionTool, run_context: object, options: ToolOptions) -> Tool:
     from toolwright.tools.tool import Tool
 
     if not isinstance(tool, FunctionTool):
         raise ToolDefinitionError(f"{tool!r:.200} is not a function tool of the SDK; give only FunctionTools")
     name, run = tool.name, tool.on_invoke_tool
 
-    async def handler(arguments: Arguments, context: ToolContext) -> Any:
+    async def handler(arguments: Arguments, context: ToolContext) -> object:
         written = jsonx.encode(dict(arguments)).decode()
         about = AgentToolContext(run_context, tool_name=name, tool_call_id=context.call_id, tool_arguments=written)
         return _success(await run(about, written))
@@ -357,7 +360,7 @@ def _ours(tool: FunctionTool, run_context: Any, options: ToolOptions) -> Tool:
     )
 
 
-def _success(returned: Any) -> Any:
+def _success(returned: object) -> object:
     """An output of theirs in our form, with its images beside it."""
     parts = returned if isinstance(returned, list) else [returned]
     if not any(isinstance(part, (ToolOutputText, ToolOutputImage)) for part in parts):

@@ -149,7 +149,7 @@ class ToolwrightToolset(AbstractToolset[Deps], Generic[Deps]):
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Deps], tool: ToolsetTool[Deps]
-    ) -> Any:
+    ) -> object:
         """Run a call in the session: its value, or its failure in the words of Pydantic AI.
 
         Raises:
@@ -160,7 +160,7 @@ class ToolwrightToolset(AbstractToolset[Deps], Generic[Deps]):
         """
         return await self._loop.run(lambda: self._call_tool(name, tool_args, ctx))
 
-    async def _call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Deps]) -> Any:
+    async def _call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Deps]) -> object:
         call_id = ctx.tool_call_id
         if not call_id:
             raise ToolwrightError("A call without an id has no place in a session; give the run context a tool_call_id")
@@ -209,7 +209,7 @@ class ToolwrightToolset(AbstractToolset[Deps], Generic[Deps]):
 
     # --- outcomes in the words of Pydantic AI
 
-    async def _returned(self, outcome: ToolOutcome) -> Any:
+    async def _returned(self, outcome: ToolOutcome) -> object:
         if outcome.status != "success":
             message = _error_text(outcome)
             if _model_can_correct(outcome):
@@ -422,7 +422,7 @@ def _approves(asked: Approval, metadata: object) -> bool:
     return asked.cause == "policy" or (isinstance(metadata, Mapping) and metadata.get("key") == asked.key)
 
 
-def _value(outcome: ToolOutcome) -> Any:
+def _value(outcome: ToolOutcome) -> object:
     """The value, unless the model is to read another text: shortened, written by a projector, or with a note."""
     note = None if outcome.decision is None else outcome.decision.note
     if note is None and (outcome.model_text is None or outcome.model_text == outcome.full_text()):
@@ -489,7 +489,7 @@ def _context(deps: Deps, **about: Any) -> RunContext[Deps]:
 def _ours(toolset: AbstractToolset[Deps], name: str, tool: ToolsetTool[Deps], deps: Deps, options: ToolOptions) -> Tool:
     from toolwright.tools.tool import Tool
 
-    async def handler(arguments: Arguments, context: ToolContext) -> Any:
+    async def handler(arguments: Arguments, context: ToolContext) -> object:
         ctx = _context(
             deps,
             tool_name=name,

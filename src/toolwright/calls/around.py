@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
@@ -164,5 +164,5 @@ class InChild:
         return result
 
 
-async def _await(awaitable: Any) -> object:
+async def _await(awaitable: Awaitable[object]) -> object:
     return await awaitable

@@ -710,7 +710,9 @@ class Launch(Struct, eq=False):
 
     def _queue(self, call: ActiveCall, plan: ToolPlan, siblings: ClaimIndex | None = None) -> None:
         """Put a call into the order. It starts when its turn comes, which may be now."""
-        claims = plan.tool.claims(call.arguments or {}) if plan.claims is None else plan.claims  # type: ignore[operator]
+        claims = plan.claims
+        if claims is None:
+            claims = plan.tool.claims_of(call.arguments or {})
         limits = self._limits if plan.limit is None else self._limits_with(plan.limit)
         call.ticket = ticket = CallTicket(call, self._lane, claims, limits, self._above)
         call.phase = QUEUED

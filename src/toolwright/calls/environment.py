@@ -6,7 +6,7 @@ import asyncio
 import functools
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic
+from typing import Any, Generic, Protocol
 
 from toolwright.calls.authorise.authority import Origin
 from toolwright.calls.journal_contract import CallJournal, CallT
@@ -22,7 +22,7 @@ from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.call import ToolCall
 from toolwright.tools.model import ModelClient
 from toolwright.tools.outcome import ToolOutcome
-from toolwright.tools.session_protocols import SessionView
+from toolwright.tools.session_protocols import ChildSessionClient, SessionView
 from toolwright.tools.tracing import Tracing
 
 NO_LIFESPAN: Any = object()
@@ -37,6 +37,13 @@ path."""
 
 SaveEvent = Callable[[str, bytes, str | None], Awaitable[None]]
 """Stores an event that a tool declares: its name, its payload as JSON, and the key by which it is stored once."""
+
+
+class OpenedChild(ChildSessionClient, Protocol):
+    """A session that a call opened, with the keeper of what is secret in it."""
+
+    @property
+    def _keeper(self) -> object: ...
 
 
 class CallEnvironment(Generic[CallT]):
@@ -97,8 +104,8 @@ class CallEnvironment(Generic[CallT]):
         services: Callable[[Origin, Callable[[Any], Any]], Any],
         save_output: SaveOutput,
         connected_since: Callable[[str], Awaitable[float | None]],
-        open_child: Callable[[CallT, str, Callable[[Any], Any]], Any],
-        open_agent: Callable[[CallT, Any, Callable[[Any], Any]], Awaitable[Any]],
+        open_child: Callable[[CallT, str, Callable[[Any], Any]], OpenedChild],
+        open_agent: Callable[[CallT, object, Callable[[Any], Any]], Awaitable[OpenedChild]],
         end_agents: Callable[[CallKey, str], Awaitable[None]],
         model: ModelClient | None,
         run_nested: Callable[[CallT, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],

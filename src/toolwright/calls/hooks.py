@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import CoroutineType
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
@@ -19,6 +19,8 @@ from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import Failure, Success, ToolOutcome
 from toolwright.tools.session_protocols import SessionView
+
+T = TypeVar("T")
 
 
 class HookCall(Struct, frozen=True, kw_only=True):
@@ -136,7 +138,7 @@ class Hooks(Struct, frozen=True):
         return Hooks((*before, *self.before), (*after, *self.after), self.project, around=self.around)
 
 
-def is_around(given: Any) -> bool:
+def is_around(given: object) -> bool:
     """True for a function whose result may be a context manager, which an async one gives none of."""
     if not callable(given):
         return False
@@ -144,12 +146,14 @@ def is_around(given: Any) -> bool:
     return not (inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function))
 
 
-def is_projector(given: Any) -> bool:
+def is_projector(given: object) -> bool:
     """True for a function of an outcome, or of an outcome and its call."""
+    if not callable(given):
+        return False
     try:
         signature = inspect.signature(given)
     except (TypeError, ValueError):
-        return callable(given)  # A function written in C has no such attribute.
+        return True  # A function written in C has no such attribute.
     return any(_binds(signature, count) for count in (1, 2))
 
 
@@ -175,7 +179,11 @@ def _binds(signature: inspect.Signature, count: int) -> bool:
     return True
 
 
-async def invoke(function: Callable[..., Any], *args: object) -> Any:
+@overload
+async def invoke(function: Callable[..., Awaitable[T]], *args: object) -> T: ...
+@overload
+async def invoke(function: Callable[..., T], *args: object) -> T: ...
+async def invoke(function: Callable[..., object], *args: object) -> object:
     """Call code of the host or of a tool, sync or async. It raises only an `Exception`, so that it ends one call."""
     try:
         answer = function(*args)
@@ -188,7 +196,7 @@ async def invoke(function: Callable[..., Any], *args: object) -> Any:
         raise RuntimeError(f"{type(error).__name__} was raised") from error
 
 
-async def awaited(answer: Awaitable[Any]) -> Any:
+async def awaited(answer: Awaitable[T]) -> T:
     """Await the result of such code."""
     return await invoke(lambda: answer)
 
@@ -198,7 +206,7 @@ def _stops_this_task(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError) and task is not None and bool(task.cancelling())
 
 
-def invoke_now(function: Callable[..., Any], *args: object) -> Any:
+def invoke_now(function: Callable[..., T], *args: object) -> T:
     """Call code of the host or of a tool that must answer at once."""
     try:
         return function(*args)

@@ -87,7 +87,7 @@ class Request(Struct, frozen=True):
             )
         return tuple(session_path(str(item)) for item in several)
 
-    def _given(self, parameter: str) -> Any:
+    def _given(self, parameter: str) -> object:
         if parameter in self.arguments:
             return self.arguments[parameter]
         properties = self.tool.definition.input_schema.get("properties")

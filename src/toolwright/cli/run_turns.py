@@ -97,7 +97,7 @@ class TurnDesk:
         moving = asyncio.ensure_future(self._move())
         try:
             with cancelled_by_ctrl_c(turn) as stop:
-                async with aclosing(turn.follow()) as events:  # type: ignore[type-var]
+                async with aclosing(turn.follow()) as events:
                     async for event in events:
                         self.view.show(turn.id, event)
                         if event.kind in ("call.waiting", "turn.waiting", "agent.call.waiting"):

@@ -1,7 +1,7 @@
 """The HTTP service over an app and its store. Nothing imports it before it is used; it needs the extra `http`."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from toolwright.extras import require_extra
 
@@ -16,7 +16,7 @@ _HOMES = {
 __all__ = ["Service", "create_app"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'toolwright.http' has no attribute {name!r}")

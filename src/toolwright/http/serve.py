@@ -8,6 +8,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 import uvicorn
 
@@ -66,7 +67,7 @@ async def serve(
         recovering = asyncio.ensure_future(_recover(runtime))
         try:
             await started(url_of(listener))
-            both: set[asyncio.Future[object]] = {serving, told}  # type: ignore[arg-type]
+            both: set[asyncio.Future[Any]] = {serving, told}
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             service.stop()
             server.should_exit = True

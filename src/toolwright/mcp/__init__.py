@@ -1,7 +1,7 @@
 """The Model Context Protocol, both ways: tools of MCP servers as ours, and our tools for MCP clients."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from toolwright.mcp.client import McpServer
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'toolwright.mcp' has no attribute {name!r}")

@@ -13,7 +13,7 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import mcp_types
 from mcp.client import Client
@@ -41,6 +41,9 @@ from toolwright.tools.context import ToolContext
 from toolwright.tools.outcome import ToolError
 from toolwright.tools.remote_tools import RemoteHost, RemoteStatus
 from toolwright.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from mcp.client._transport import Transport
 
 log = logging.getLogger("toolwright.mcp")
 
@@ -357,7 +360,7 @@ class Connection:
 
     # --- connecting
 
-    async def _transport(self, ended: Ended, exit: ServerExit) -> Any:
+    async def _transport(self, ended: Ended, exit: ServerExit) -> Transport:
         settings = self._settings
         variables = Variables(settings.name, self._host, self._secrets)
         if settings.command is not None:
@@ -380,7 +383,7 @@ class Connection:
             auth = None
         return http_transport(url, headers, auth, settings.largest_message)
 
-    def _client(self, transport: Any) -> Client:
+    def _client(self, transport: Transport) -> Client:
         settings = self._settings
         return Client(
             transport,
@@ -407,7 +410,7 @@ class Connection:
 
     # --- what the server says by itself
 
-    async def _heard(self, message: Any) -> None:
+    async def _heard(self, message: object) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):
             self._look_again()
 
@@ -424,15 +427,19 @@ class Connection:
         if call is not None:
             call.ctx.output("log", f"{text}\n")
 
-    async def _elicit(self, context: ClientRequestContext, params: Any) -> Any:
+    async def _elicit(
+        self, context: ClientRequestContext, params: mcp_types.ElicitRequestParams
+    ) -> mcp_types.ElicitResult | mcp_types.ErrorData:
         call = self._asking("an answer")
         return call if isinstance(call, mcp_types.ErrorData) else await self._answers.elicit(call, params)
 
-    async def _sample(self, context: ClientRequestContext, params: Any) -> Any:
+    async def _sample(
+        self, context: ClientRequestContext, params: mcp_types.CreateMessageRequestParams
+    ) -> mcp_types.CreateMessageResult | mcp_types.ErrorData:
         call = self._asking("the model")
         return call if isinstance(call, mcp_types.ErrorData) else await self._answers.sample(call, params)
 
-    async def _roots(self, context: ClientRequestContext) -> Any:
+    async def _roots(self, context: ClientRequestContext) -> mcp_types.ListRootsResult:
         return self._answers.roots()
 
     def _asking(self, what: str) -> CallInput | mcp_types.ErrorData:

@@ -43,7 +43,7 @@ def form_of(schema: Mapping[str, Any] | None) -> tuple[dict[str, Any], bool] | N
     return {"type": "object", "properties": fields, "required": required}, False
 
 
-def answer_in(content: object, wrapped: bool) -> Any:
+def answer_in(content: object, wrapped: bool) -> object:
     """The answer in a filled form.
 
     Raises:

@@ -211,6 +211,6 @@ def _read_result(uri: str, media_type: str, content: object) -> types.ReadResour
     return types.ReadResourceResult.model_validate({"contents": [{"uri": uri, "mimeType": media_type, **described}]})
 
 
-async def _called(function: Callable[..., Any], given: Mapping[str, str]) -> Any:
+async def _called(function: Callable[..., Any], given: Mapping[str, str]) -> object:
     returned = function(**given)
     return await cast("Any", returned) if inspect.isawaitable(returned) else returned

@@ -3,8 +3,6 @@ means, and how often it checks one value, is looked at by `toolwright.tools.raw_
 
 from __future__ import annotations
 
-from typing import Any
-
 from toolwright import jsonx
 from toolwright.errors import ToolDefinitionError
 from toolwright.large_json import has_few_parts
@@ -16,7 +14,7 @@ MOST_PARTS = 10_000
 """Lists and objects of one schema."""
 
 
-def require_usable(schema: Any, *, tool: str) -> None:
+def require_usable(schema: object, *, tool: str) -> None:
     """Refuse a schema that is too large, or a part of which applies to the same value again and again.
 
     Raises:

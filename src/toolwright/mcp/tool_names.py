@@ -71,7 +71,7 @@ def clean_line(text: object, longest: int = LONGEST_TITLE) -> str:
     return " ".join(clean_text(text, longest).split())
 
 
-def clean_schema(schema: Any) -> Any:
+def clean_schema(schema: object) -> Any:
     """A schema whose descriptions and titles are cleaned; everything that is checked stays as it came."""
     if isinstance(schema, dict):
         return {
@@ -83,7 +83,7 @@ def clean_schema(schema: Any) -> Any:
     return [clean_schema(item) for item in schema] if isinstance(schema, list) else schema
 
 
-def _inside(key: str, value: Any) -> Any:
+def _inside(key: str, value: object) -> object:
     if key in ("const", "enum", "default", "examples"):
         return value  # data, which is not ours to change
     if key in ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas") and isinstance(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
 from msgspec.structs import replace
 
@@ -26,7 +26,7 @@ from toolwright.providers.conversation import (
 )
 from toolwright.providers.half_characters import joined_halves
 from toolwright.providers.provider_errors import error_said, words_of
-from toolwright.providers.provider_model import AnswerReader, ProviderModel
+from toolwright.providers.provider_model import AnswerReader, LibraryResponse, ModelOptions, ProviderModel
 from toolwright.tools.model import (
     CallDelta,
     Delta,
@@ -46,6 +46,9 @@ from toolwright.tools.outcome import encodable
 from toolwright.wire import anthropic as wire
 from toolwright.wire import images as pictures
 from toolwright.wire.history_anthropic import OPENING
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
 
 ADDRESS = "https://api.anthropic.com"
 MAX_TOKENS = 16_384
@@ -90,7 +93,7 @@ class Anthropic(ProviderModel):
         provider: str = "anthropic",
         cache: Literal["5m", "1h"] | None = "5m",
         structured: bool = True,
-        **options: Any,
+        **options: Unpack[ModelOptions],
     ) -> None:
         super().__init__(name, **options)
         if cache not in ("5m", "1h", None):
@@ -102,7 +105,7 @@ class Anthropic(ProviderModel):
     def _default_address(self) -> str:
         return ADDRESS
 
-    def _new_client(self) -> Any:
+    def _new_client(self) -> AsyncAnthropic:
         """A client that does not retry. Imports the library."""
         import anthropic
 
@@ -122,12 +125,12 @@ class Anthropic(ProviderModel):
         _ = client.messages.with_streaming_response  # imports a good part of the library, which takes long
         return client
 
-    def _sent(self, client: Any, body: dict[str, Any], stream: bool) -> AbstractAsyncContextManager[Any]:
+    def _sent(self, client: Any, body: dict[str, Any], stream: bool) -> AbstractAsyncContextManager[LibraryResponse]:
         # All in `extra_body`: the library copies and converts the fields that it knows, message by message.
         create = client.messages.with_streaming_response.create
         # With a timeout of the request, the library does not refuse long answers that are not streamed.
         fixed = {"messages": (), "model": self.name, "max_tokens": body["max_tokens"], "timeout": client.timeout}
-        sent: AbstractAsyncContextManager[Any] = create(**fixed, extra_body=body)
+        sent: AbstractAsyncContextManager[LibraryResponse] = create(**fixed, extra_body=body)
         return sent
 
     def _reader(self, request: ModelRequest) -> AnswerReader:

@@ -233,7 +233,7 @@ def count(value: object) -> int:
     return int(value) if 0 <= value < 2**53 else 0
 
 
-def field(data: object, *names: str) -> Any:
+def field(data: object, *names: str) -> object:
     """A value inside of objects; None where there is none."""
     for name in names:
         if not isinstance(data, dict):

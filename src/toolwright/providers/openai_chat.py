@@ -4,7 +4,7 @@ and the answer of this protocol; `chat_calls` puts streamed calls together."""
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from toolwright import jsonx
 from toolwright.providers.chat_calls import ChatCalls
@@ -24,7 +24,7 @@ from toolwright.providers.conversation import (
 )
 from toolwright.providers.openai_client import ADDRESS, ADDRESS_VARIABLE, KEYS, new_client
 from toolwright.providers.provider_errors import error_said, words_of
-from toolwright.providers.provider_model import AnswerReader, ProviderModel
+from toolwright.providers.provider_model import AnswerReader, LibraryResponse, ModelOptions, ProviderModel
 from toolwright.tools.model import (
     Delta,
     Item,
@@ -42,6 +42,9 @@ from toolwright.tools.names import wire_name
 from toolwright.tools.outcome import Image, encodable
 from toolwright.wire import images as pictures
 from toolwright.wire import openai_chat as wire
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 _STOPS: dict[str, Stop] = {
     "stop": "end",
@@ -84,7 +87,7 @@ class OpenAIChat(ProviderModel):
         streaming: bool = True,
         structured: bool = True,
         send_reasoning: bool = True,
-        **options: Any,
+        **options: Unpack[ModelOptions],
     ) -> None:
         super().__init__(name, **options)
         self.provider = provider
@@ -95,13 +98,13 @@ class OpenAIChat(ProviderModel):
     def _default_address(self) -> str:
         return ADDRESS
 
-    def _new_client(self) -> Any:
+    def _new_client(self) -> AsyncOpenAI:
         return new_client(self._key(), self.address, self.timeout)
 
-    def _sent(self, client: Any, body: dict[str, Any], stream: bool) -> AbstractAsyncContextManager[Any]:
+    def _sent(self, client: Any, body: dict[str, Any], stream: bool) -> AbstractAsyncContextManager[LibraryResponse]:
         # All in `extra_body`: the library copies and converts the fields that it knows, message by message.
         create = client.chat.completions.with_streaming_response.create
-        sent: AbstractAsyncContextManager[Any] = create(messages=(), model=self.name, extra_body=body)
+        sent: AbstractAsyncContextManager[LibraryResponse] = create(messages=(), model=self.name, extra_body=body)
         return sent
 
     def _reader(self, request: ModelRequest) -> AnswerReader:
@@ -364,7 +367,7 @@ def _usage(given: dict[str, Any]) -> Usage:
     )
 
 
-def _joined(known: Any, more: Any) -> Any:
+def _joined(known: object, more: object) -> object:
     """A field of a message whose pieces came in several chunks: text goes on, and parts go on by their index."""
     if isinstance(known, str) and isinstance(more, str):
         return known + more

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 ADDRESS = "https://api.openai.com/v1"
 KEYS = ("OPENAI_API_KEY",)
@@ -11,7 +14,7 @@ _NO_KEY = "none"
 """Sent as the key to servers that need none: the library requires one."""
 
 
-def new_client(key: str | None, address: str | None, timeout: float) -> Any:
+def new_client(key: str | None, address: str | None, timeout: float) -> AsyncOpenAI:
     """A client that does not retry. Imports the library."""
     import openai
 

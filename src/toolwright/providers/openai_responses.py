@@ -4,7 +4,7 @@ the whole conversation, with the reasoning of the model in encrypted form."""
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from msgspec.structs import replace
 
@@ -28,7 +28,7 @@ from toolwright.providers.conversation import (
 )
 from toolwright.providers.openai_client import ADDRESS, ADDRESS_VARIABLE, KEYS, new_client
 from toolwright.providers.provider_errors import error_said, words_of
-from toolwright.providers.provider_model import AnswerReader, ProviderModel
+from toolwright.providers.provider_model import AnswerReader, LibraryResponse, ModelOptions, ProviderModel
 from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import (
@@ -50,6 +50,9 @@ from toolwright.tools.outcome import Image, encodable
 from toolwright.wire import images as pictures
 from toolwright.wire import openai_responses as wire
 from toolwright.wire.arguments import takes_free_text
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 _WITHOUT_REASONING = ("gpt-3", "gpt-4", "chatgpt", "gpt-5-chat", "ft:gpt-3", "ft:gpt-4")
 """The beginnings of the names of models that refuse a request which asks for their reasoning."""
@@ -82,7 +85,7 @@ class OpenAIResponses(ProviderModel):
         provider: str = "openai",
         reasoning: bool | None = None,
         structured: bool = True,
-        **options: Any,
+        **options: Unpack[ModelOptions],
     ) -> None:
         super().__init__(name, **options)
         self.provider = provider
@@ -92,13 +95,13 @@ class OpenAIResponses(ProviderModel):
     def _default_address(self) -> str:
         return ADDRESS
 
-    def _new_client(self) -> Any:
+    def _new_client(self) -> AsyncOpenAI:
         return new_client(self._key(), self.address, self.timeout)
 
-    def _sent(self, client: Any, body: dict[str, Any], stream: bool) -> AbstractAsyncContextManager[Any]:
+    def _sent(self, client: Any, body: dict[str, Any], stream: bool) -> AbstractAsyncContextManager[LibraryResponse]:
         # All in `extra_body`: the library copies and converts the fields that it knows, item by item.
         create = client.responses.with_streaming_response.create
-        sent: AbstractAsyncContextManager[Any] = create(model=self.name, extra_body=body)
+        sent: AbstractAsyncContextManager[LibraryResponse] = create(model=self.name, extra_body=body)
         return sent
 
     def _reader(self, request: ModelRequest) -> AnswerReader:

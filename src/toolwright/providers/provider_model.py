@@ -14,7 +14,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypedDict, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
@@ -69,6 +69,34 @@ class AnswerReader(Protocol):
         ...
 
 
+class LibraryClient(Protocol):
+    """A client of a provider's library."""
+
+    async def close(self) -> None: ...
+
+
+class LibraryResponse(Protocol):
+    """A response of a provider's library whose body has not been read yet."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    def iter_bytes(self) -> AsyncIterator[bytes]: ...
+
+
+class ModelOptions(TypedDict, total=False):
+    """The options of every `ProviderModel`, which describes them."""
+
+    api_key: str | None
+    base_url: str | None
+    price: Price | None
+    max_tokens: int | None
+    settings: Mapping[str, Any] | None
+    timeout: float
+    max_answer_bytes: int
+    client: LibraryClient | None
+
+
 class ProviderModel(ABC):
     """A model of a provider. It is a `Model`; each request is one HTTP request, and nothing is retried here.
 
@@ -107,7 +135,7 @@ class ProviderModel(ABC):
         settings: Mapping[str, Any] | None = None,
         timeout: float = 600.0,
         max_answer_bytes: int = MOST_BYTES,
-        client: Any = None,
+        client: LibraryClient | None = None,
     ) -> None:
         if not isinstance(name, str) or not name.strip():
             raise ToolwrightError(f"Model name {name!r:.200} is not usable; give the name that the provider knows")
@@ -332,7 +360,7 @@ class ProviderModel(ABC):
         finally:
             await self.release()
 
-    async def _made_client(self) -> Any:
+    async def _made_client(self) -> LibraryClient:
         if missing := missing_libraries(self.extra):
             raise MissingRequirement(
                 f"Model {self.spec!r} needs libraries that are not installed ({', '.join(map(repr, missing))}); "
@@ -356,11 +384,11 @@ class ProviderModel(ABC):
         """The address of the provider itself."""
 
     @abstractmethod
-    def _new_client(self) -> Any:
+    def _new_client(self) -> LibraryClient:
         """A client of the library, which does not retry. Imports the library."""
 
     @abstractmethod
-    def _sent(self, client: Any, body: dict[str, Any], stream: bool) -> AbstractAsyncContextManager[Any]:
+    def _sent(self, client: Any, body: dict[str, Any], stream: bool) -> AbstractAsyncContextManager[LibraryResponse]:
         """The response to a request, whose body is read by `iter_bytes`; leaving it ends the request."""
 
     @abstractmethod
@@ -394,9 +422,9 @@ class _Received:
 
     __slots__ = ("_bytes", "_chunks", "_model", "is_stream")
 
-    def __init__(self, model: ProviderModel, response: Any, stream: bool) -> None:
+    def __init__(self, model: ProviderModel, response: LibraryResponse, stream: bool) -> None:
         self._model = model
-        self._chunks: AsyncIterator[bytes] = aiter(response.iter_bytes())
+        self._chunks = aiter(response.iter_bytes())
         self._bytes = 0
         kind = response.headers.get("content-type", "")
         self.is_stream = stream and not kind.lower().startswith("application/json")
@@ -452,5 +480,5 @@ class _Held:
     __slots__ = ("__weakref__", "client", "holders")
 
     def __init__(self) -> None:
-        self.client: Any = None
+        self.client: LibraryClient | None = None
         self.holders = 0

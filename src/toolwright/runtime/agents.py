@@ -55,7 +55,7 @@ def agent_tool(app: AppSettings, name: str, description: str, budget: Budget | N
 
     async def ask(arguments: Any, ctx: ToolContext) -> str:
         try:
-            outcome: TurnOutcome = await ctx._services.ask_agent(app, arguments["message"], {"budget": budget})
+            outcome = await ctx._services.ask_agent(app, arguments["message"], {"budget": budget})
         except TurnError as error:
             raise ToolError(f"The agent {name!r} cannot run: {error}", code=error.code) from error
         if outcome.status != "answered":

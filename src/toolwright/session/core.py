@@ -820,7 +820,7 @@ class ChildSession(SessionState):
         tools: Iterable[Any] | None = None,
         model: str | ModelClient | None = None,
         budget: Budget | None = None,
-        answer: Any = None,
+        answer: object = None,
     ) -> TurnOutcome:
         """Run a turn in the child, as a sub-agent of the call that opened it; see `ChildSessionClient.ask`."""
         run = CURRENT.get()

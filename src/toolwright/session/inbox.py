@@ -187,7 +187,7 @@ class Inbox:
             )
         return asked
 
-    async def _redacted(self, session: str, value: object) -> Any:
+    async def _redacted(self, session: str, value: object) -> object:
         """An answer without the secrets of its session."""
         redactor = None if value is None else await self._sessions.redactor(session)
         return value if redactor is None else jsonx.decode(redactor.json(jsonx.encode(value)))

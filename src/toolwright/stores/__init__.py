@@ -5,7 +5,7 @@ contracts are in `toolwright.stores.contracts`, and docs/writing-a-store.md expl
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from toolwright.stores.contracts.inspection import (
@@ -82,7 +82,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

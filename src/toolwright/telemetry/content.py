@@ -70,7 +70,7 @@ def _results(item: ToolResults) -> list[dict[str, Any]]:
     ]
 
 
-def _message(item: Any) -> dict[str, Any]:
+def _message(item: object) -> dict[str, Any]:
     if isinstance(item, UserMessage):
         return {"role": "user", "parts": [_text(item.text)]}
     if isinstance(item, ModelAnswer):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
         ResourcesClient,
         SecretsClient,
     )
+    from toolwright.tools.session_protocols import ChildSessionClient
+    from toolwright.tools.turn_protocols import TurnOutcome
 
 GREP_TIMEOUT = 10.0
 """Seconds that a search in `ctx.files` may take."""
@@ -332,7 +334,7 @@ class _FakeServices:
         return self.is_cancelled
 
     @property
-    def deps(self) -> Any:
+    def deps(self) -> object:
         if self.given_deps is NO_LIFESPAN:
             raise ToolwrightError(f"Tool {self._name!r} asks for ctx.deps; give FakeContext(deps=...)")
         return self.given_deps
@@ -372,11 +374,13 @@ class _FakeServices:
         pool: ChildPool = self._double("limited_children")
         return pool
 
-    def open_child(self, name: str) -> object:
-        return self._double("open_child")(name)
+    def open_child(self, name: str) -> ChildSessionClient:
+        child: ChildSessionClient = self._double("open_child")(name)
+        return child
 
-    async def ask_agent(self, app: object, message: str, options: dict[str, Any]) -> Any:
-        return await self._double("ask_agent")(app, message, **options)
+    async def ask_agent(self, app: object, message: str, options: dict[str, Any]) -> TurnOutcome:
+        outcome: TurnOutcome = await self._double("ask_agent")(app, message, **options)
+        return outcome
 
     def _double(self, name: str) -> Any:
         if name not in self.doubles:
@@ -417,7 +421,7 @@ class _FakeServices:
             given = given.value
         return ToolOutcome(call_id, call.name, "success", jsonx.encode(given), attempts=1)
 
-    async def complete(self, name: str, messages: Any, options: dict[str, Any]) -> Any:
+    async def complete(self, name: str, messages: Sequence[Any], options: dict[str, Any]) -> object:
         model = self.model
         if model is None:
             raise ToolwrightError(f"Tool {self._name!r} asks a model; give FakeContext(model=...)")
@@ -483,7 +487,7 @@ class _FakeServices:
         label = kind if kind == "completion" else f"{kind}:{name}"
         return self._recorded.keys.setdefault(label, f"key-of-{self._call.call_id}-{label}")
 
-    async def wait(self, key: str, deadline: float | None) -> Any:
+    async def wait(self, key: str, deadline: float | None) -> object:
         names = {given: label for label, given in self._recorded.keys.items() if label.startswith("event:")}
         if key not in names:
             raise ToolwrightError("A call waits for its own events only; take the key from ctx.event_key(name)")
@@ -492,7 +496,7 @@ class _FakeServices:
             raise self._nothing_came(f"event {name!r}", deadline, f"answers={{{name!r}: ...}}")
         return _answer(self.answers[name])
 
-    async def ask(self, name: str, message: str, schema: Mapping[str, Any] | None, deadline: float | None) -> Any:
+    async def ask(self, name: str, message: str, schema: Mapping[str, Any] | None, deadline: float | None) -> object:
         effect = Effect(self._call, "question", name, posed_json(name, message, schema))
         posed = jsonx.decode(effect.input, type=Posed)
         problem_of = answer_check(name, posed.schema)
@@ -512,7 +516,7 @@ class _FakeServices:
             )
         return given
 
-    async def receive(self, name: str, deadline: float | None) -> Any:
+    async def receive(self, name: str, deadline: float | None) -> object:
         waiting = self.signals.get(name)
         if not waiting:
             raise self._nothing_came(f"signal {name!r}", deadline, f"signals={{{name!r}: [...]}}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVarTuple, overload
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from toolwright.tools.session_protocols import CatalogueClient, ChildSessionClient, SessionClient
     from toolwright.tools.shell_rules import ShellRule
+    from toolwright.tools.turn_protocols import TurnOutcome
 
     Deps = TypeVar("Deps", default=Any)
 else:
@@ -68,11 +69,11 @@ class CallServices(Protocol):
 
     def refused_by(self, rule: str) -> None: ...
 
-    def open_child(self, name: str) -> Any: ...
+    def open_child(self, name: str) -> ChildSessionClient: ...
 
-    async def ask_agent(self, app: object, message: str, options: dict[str, Any]) -> Any: ...
+    async def ask_agent(self, app: object, message: str, options: dict[str, Any]) -> TurnOutcome: ...
 
-    async def complete(self, name: str, messages: object, options: dict[str, Any]) -> Any: ...
+    async def complete(self, name: str, messages: Sequence[Any], options: dict[str, Any]) -> object: ...
 
     def wait_key(self, kind: Literal["completion", "event", "signal"], name: str) -> str: ...
 
@@ -82,11 +83,13 @@ class CallServices(Protocol):
 
     async def sleep(self, name: str, seconds: float) -> None: ...
 
-    async def wait(self, key: str, deadline: float | None) -> Any: ...
+    async def wait(self, key: str, deadline: float | None) -> object: ...
 
-    async def receive(self, name: str, deadline: float | None) -> Any: ...
+    async def receive(self, name: str, deadline: float | None) -> object: ...
 
-    async def ask(self, name: str, message: str, schema: Mapping[str, Any] | None, deadline: float | None) -> Any: ...
+    async def ask(
+        self, name: str, message: str, schema: Mapping[str, Any] | None, deadline: float | None
+    ) -> object: ...
 
     async def emit(self, name: str, payload: object, key: str | None) -> None: ...
 
@@ -296,8 +299,7 @@ class ToolContext(Generic[Deps]):
 
     def open_child(self, name: str) -> ChildSessionClient:
         """Open a session of this call's own: the same one for a name in every attempt, and no other call's."""
-        child: ChildSessionClient = self._services.open_child(name)
-        return child
+        return self._services.open_child(name)
 
     async def complete(self, name: str, messages: str | list[Any], **options: object) -> Any:
         """Ask the session's model, as a step of this name: an answer that was recorded is not asked for again.

@@ -124,7 +124,7 @@ class ChildSessionClient(SessionClient, Protocol):
         tools: Iterable[Any] | None = None,
         model: str | ModelClient | None = None,
         budget: Budget | None = None,
-        answer: Any = None,
+        answer: object = None,
     ) -> TurnOutcome:
         """Run a turn in it, as a sub-agent of the call, and return its outcome once it has ended.
 

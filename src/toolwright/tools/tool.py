@@ -202,6 +202,10 @@ class Tool(Generic[P, R]):
         changed.background_body = None
         return changed
 
+    def claims_of(self, arguments: Mapping[str, Any]) -> tuple[Claim, ...]:
+        """The resources that a call with these arguments reads and writes."""
+        return self.claims(arguments) if callable(self.claims) else self.claims
+
     def with_definition(self, **changes: Unpack[DefinitionChanges]) -> Self:
         """Return a tool that runs the same code under a changed definition; the id stays.
 

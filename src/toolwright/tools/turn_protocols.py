@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
 from msgspec import Struct
@@ -265,7 +265,7 @@ class TurnClient(Protocol):
         """The outcome once the turn has ended, also after it waited; None if it has not after `timeout` seconds."""
         ...
 
-    def follow(self, after: int = 0) -> AsyncIterator[TurnEvent]:
+    def follow(self, after: int = 0) -> AsyncGenerator[TurnEvent]:
         """The events beyond a number, in order, until the turn has ended; from any process."""
         ...
 

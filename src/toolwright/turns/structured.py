@@ -36,7 +36,7 @@ class AnswerForm:
         except PydanticUserError as error:
             raise TurnError(f"answer={kind!r:.200} has no JSON schema; use a pydantic model or plain types") from error
 
-    def read(self, text: str) -> Any:
+    def read(self, text: str) -> object:
         """The value that the text of an answer is.
 
         Raises:
@@ -46,7 +46,7 @@ class AnswerForm:
             return text
         return self._read_json(_without_fence(text))
 
-    def read_value(self, value: Any) -> Any:
+    def read_value(self, value: object) -> object:
         """The value of an answer that was stored, or that was read in another form.
 
         Raises:
@@ -54,7 +54,7 @@ class AnswerForm:
         """
         return self._read_json(jsonx.encode(value).decode())
 
-    def _read_json(self, text: str) -> Any:
+    def _read_json(self, text: str) -> object:
         if self._adapter is not None:
             try:
                 return self._adapter.validate_json(text)

@@ -11,10 +11,10 @@ import asyncio
 import builtins
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
-from typing import Any
+from typing import Any, TypeGuard
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -725,10 +725,9 @@ class Turns:
                 self._models[given] = opened = open_model(given)
                 opened.hold()
             return self._models[given]
-        if not callable(getattr(given, "complete", None)):
+        if not _is_model(given):
             raise TurnError(f"model={given!r:.200} is not usable; use a name such as 'openai:gpt-5', or a Model")
-        model: ModelClient = given  # type: ignore[assignment]
-        return model
+        return given
 
     def _model_of(self, record: TurnRecord, core: SessionCore, given: ModelClient | None) -> ModelClient:
         """The model of a turn. One that is to be cancelled needs none.
@@ -1288,7 +1287,7 @@ class Turn:
                 continue
             await local.changed()
 
-    async def follow(self, after: int = 0) -> AsyncIterator[TurnEvent]:
+    async def follow(self, after: int = 0) -> AsyncGenerator[TurnEvent]:
         """The events beyond a number, in order, until the turn has ended; from any process, from any event on.
 
         The text of a model call that is asked again, after a fault or a crash, comes again: "model.retrying" or
@@ -1535,3 +1534,7 @@ def _generation(options: AskOptions, core: SessionCore) -> tuple[str, bool | Non
     if longest is not None and (isinstance(longest, bool) or not isinstance(longest, int) or longest < 1):
         raise TurnError(f"max_tokens={longest!r:.200} is not usable; use a whole number of at least 1, or None")
     return choice, parallel, longest
+
+
+def _is_model(given: object) -> TypeGuard[ModelClient]:
+    return callable(getattr(given, "complete", None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, final
 
 from msgspec import Struct
 
@@ -20,6 +20,7 @@ from toolwright.tools.tool import Tool
 log = logging.getLogger("toolwright.calls")
 
 
+@final
 class Verdict(Struct, frozen=True):
     """The decision about a call, by which rule, and why."""
 
@@ -99,7 +100,7 @@ class Judge:
         settled = self.settled.get(tool) or self._settle(tool)
         if type(settled) is Verdict:
             return settled
-        tests, otherwise, asks_host = settled  # type: ignore[misc]
+        tests, otherwise, asks_host = settled
         # As by `_request`: a call of a method would cost as much as the tests of most rules.
         arguments = MappingProxyType(prepared.arguments or {})
         request = Request(self._session, prepared.call_id, tool, arguments, prepared.source, prepared.parent_id)

@@ -14,10 +14,10 @@ import logging
 import sys
 from asyncio import _enter_task, _leave_task
 from collections import deque
-from collections.abc import Awaitable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context
 from types import CoroutineType, coroutine
-from typing import Any
+from typing import Any, Self
 from weakref import getweakrefcount
 
 from msgspec import Struct, field
@@ -349,7 +349,7 @@ async def _run_elsewhere(call: ActiveCall) -> None:
         await _finish(call, await _attempt(call, _run_outside_the_loop(call)))
 
 
-async def _attempt(call: ActiveCall, attempt: Awaitable[Any]) -> Any:
+async def _attempt(call: ActiveCall, attempt: Awaitable[Any]) -> object:
     if call.phase is STARTED:
         call.phase = RUNNING
     try:
@@ -411,12 +411,12 @@ async def _finish(call: ActiveCall, result: Any) -> None:
         give(call, outcome)
 
 
-async def _run_again(call: ActiveCall) -> Any:
+async def _run_again(call: ActiveCall) -> object:
     plan = call.plan
     if plan.mode != "async":
         return await _run_outside_the_loop(call)
     start_time(call)
-    return await plan.invoke(call.arguments, make_context(call) if plan.needs_context else None)  # type: ignore[arg-type]
+    return await plan.invoke(call.arguments or {}, make_context(call) if plan.needs_context else None)
 
 
 def _run_outside_the_loop(call: ActiveCall) -> Coroutine[Any, Any, Any]:
@@ -474,9 +474,9 @@ class LentTask(asyncio.Task[None]):
         object.__setattr__(self, "touched", True)
         return super().uncancel()
 
-    def add_done_callback(self, *args: Any, **options: Any) -> None:
+    def add_done_callback(self, fn: Callable[[Self], object], /, *, context: Context | None = None) -> None:
         object.__setattr__(self, "touched", True)
-        super().add_done_callback(*args, **options)
+        super().add_done_callback(fn, context=context)
 
     def set_name(self, value: object) -> None:
         object.__setattr__(self, "touched", True)

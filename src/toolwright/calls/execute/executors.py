@@ -31,7 +31,7 @@ class ThreadExecutor:
         self._given_up = False
         self._begun = False
 
-    async def run(self) -> Any:
+    async def run(self) -> object:
         call, plan = self._call, self._call.plan
         context = make_context(call) if plan.needs_context else None
         function = functools.partial(plan.invoke, call.arguments or {}, context)
@@ -77,7 +77,7 @@ class ChildProcessExecutor:
         self._call = call
         self._child: Child | None = None
 
-    async def run(self) -> Any:
+    async def run(self) -> object:
         call, plan = self._call, self._call.plan
         described = None
         if plan.needs_context:

@@ -225,7 +225,7 @@ async def _await(awaitable: Awaitable[object]) -> object:
     return await awaitable
 
 
-def wrapped(module: str, name: str) -> Any:
+def wrapped(module: str, name: str) -> object:
     """The function beneath a tool of a module; jobs refer to it."""
     import importlib
 

@@ -141,7 +141,7 @@ def read_message(data: bytes) -> AnyMessage:
         raise NoMessage("the tool's process wrote something that is not an answer") from error
 
 
-def write_result(job: int, result: Any) -> bytes:
+def write_result(job: int, result: object) -> bytes:
     """The message with a tool's return value; its JSON form is made here, by the same rules as in the parent."""
     if type(result) is ToolOutcome:
         result = _of_outcome(result)
@@ -151,7 +151,9 @@ def write_result(job: int, result: Any) -> bytes:
     elif type(result) is ConnectionRequired and isinstance(result.provider, str):
         message = Unconnected(job, encodable(result.provider))
     else:
-        encoded: Encoded | Failure = result if type(result) in (Failure, Encoded) else encode_result(result)
+        encoded: Encoded | Failure = (
+            result if type(result) is Failure or type(result) is Encoded else encode_result(result)
+        )
         if isinstance(encoded, Failure):
             message = Failed(job, bounded(encoded))
         else:

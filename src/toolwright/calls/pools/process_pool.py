@@ -21,7 +21,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolwright.calls.pools import process_child as far_side
 from toolwright.calls.pools.process_messages import (
@@ -268,7 +268,7 @@ class ProcessPool:
         hold: Callable[[Child], None],
         *,
         name: str,
-    ) -> Any:
+    ) -> object:
         """Run `function` in a child and return its result in its JSON form, or raise its exception.
 
         `hear` gets the reports of the tool; `hold` gets the child, so that a timeout can kill it.
@@ -359,17 +359,20 @@ def _dump(job: object) -> bytes:
 
 
 @functools.cache
-def _pickler() -> Any:
-    import cloudpickle
+def _pickler() -> type[pickle.Pickler]:
+    if TYPE_CHECKING:
+        from pickle import Pickler  # cloudpickle, whose class extends this one, has no types
+    else:
+        from cloudpickle import Pickler
 
-    class JobPickler(cloudpickle.Pickler):  # type: ignore[misc]
+    class JobPickler(Pickler):
         """Cloudpickle, but the function of a decorated tool goes by the tool's name.
 
         Under its own name there is the tool, so cloudpickle would copy the function, and with it every global it
         uses: connections and locks that can't be copied, and data that should not be.
         """
 
-        def reducer_override(self, thing: object) -> object:
+        def reducer_override(self, thing: object) -> Any:
             if isinstance(thing, FunctionType) and (place := _place_of(thing)) is not None:
                 return far_side.wrapped, place
             return super().reducer_override(thing)

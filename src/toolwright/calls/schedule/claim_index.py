@@ -216,18 +216,18 @@ class Presence:
     def conflicting(self, claims: Iterable[Claim]) -> Iterator[Claimant]:
         """The present tickets that conflict with these claims, some perhaps more than once."""
         for claim in claims:
-            node: ResourceNode | None = self._index.root
+            node = self._index.root
             below = CONFLICTS[WRITE_BELOW if claim.write else READ_BELOW]
             for name in claim.resource:
-                assert node is not None
                 for number in below:
                     yield from node.lines[number] or ()
-                node = node.children.get(name)
-                if node is None:
+                child = node.children.get(name)
+                if child is None:
                     break
+                node = child
             else:
                 for number in CONFLICTS[line_of(claim)]:
-                    yield from node.lines[number] or ()  # type: ignore[union-attr]
+                    yield from node.lines[number] or ()
 
 
 def _move_up(node: ResourceNode, number: int, freed: list[Claimant]) -> None:

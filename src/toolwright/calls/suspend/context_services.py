@@ -7,8 +7,8 @@ import functools
 import logging
 import math
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from toolwright import jsonx
 from toolwright.calls.active_call import ActiveCall, about, call_fields, reports_of
@@ -31,6 +31,10 @@ from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.raw_schema import summarise
 from toolwright.tools.shell_rules import ShellRule
 from toolwright.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from toolwright.tools.session_protocols import ChildSessionClient
+    from toolwright.tools.turn_protocols import TurnOutcome
 
 log = logging.getLogger("toolwright.calls")
 
@@ -91,7 +95,7 @@ class ActiveCallServices:
         return self._call.stopping
 
     @property
-    def deps(self) -> Any:
+    def deps(self) -> object:
         deps = self._call.env.deps
         if deps is NO_LIFESPAN:
             raise ToolwrightError(
@@ -145,7 +149,7 @@ class ActiveCallServices:
             self._clients = call.env.services(origin_of(call, enter(call).key), functools.partial(Recorded, call))
         return getattr(self._clients, name)
 
-    def open_child(self, name: str) -> Any:
+    def open_child(self, name: str) -> ChildSessionClient:
         """A session of this call's own."""
         call = self._call
         if threading.get_ident() != call.env.thread_id:
@@ -154,14 +158,14 @@ class ActiveCallServices:
         call.env.keeper.pass_on(child._keeper)
         return child
 
-    async def ask_agent(self, app: object, message: str, options: dict[str, Any]) -> Any:
+    async def ask_agent(self, app: object, message: str, options: dict[str, Any]) -> TurnOutcome:
         """Run a turn of another app in a session of this call's own."""
         call = self._call
         child = await call.env.open_agent(call, app, functools.partial(Recorded, call))
         call.env.keeper.pass_on(child._keeper)
         return await child.ask(message, **options)
 
-    async def complete(self, name: str, messages: Any, options: dict[str, Any]) -> Any:
+    async def complete(self, name: str, messages: Sequence[Any], options: dict[str, Any]) -> object:
         """Ask the model, as a step."""
         call = self._call
         model = call.env.model
@@ -179,7 +183,7 @@ class ActiveCallServices:
             messages = await off_loop(size, call.env.redactor.value, messages)
             options = await off_loop(size, call.env.redactor.value, options)
 
-        async def ask(messages: Any, options: dict[str, Any]) -> Any:
+        async def ask(messages: Sequence[Any], options: dict[str, Any]) -> object:
             request = ModelRequest(call.env.session_id, messages, options, call.call_id, call.name, call.owner.scope)
             if call.env.tracing is None:
                 answer = await model.complete(request)
@@ -204,13 +208,13 @@ class ActiveCallServices:
     async def sleep(self, name: str, seconds: float) -> None:
         await durable.sleep(self._call, name, seconds)
 
-    async def wait(self, key: str, deadline: float | None) -> Any:
+    async def wait(self, key: str, deadline: float | None) -> object:
         return await durable.wait(self._call, key, deadline)
 
-    async def receive(self, name: str, deadline: float | None) -> Any:
+    async def receive(self, name: str, deadline: float | None) -> object:
         return await durable.receive(self._call, name, deadline)
 
-    async def ask(self, name: str, message: str, schema: Mapping[str, Any] | None, deadline: float | None) -> Any:
+    async def ask(self, name: str, message: str, schema: Mapping[str, Any] | None, deadline: float | None) -> object:
         return await questions.ask(self._call, name, message, schema, deadline)
 
     async def emit(self, name: str, payload: object, key: str | None) -> None:
@@ -264,7 +268,7 @@ class Recorded:
     def __getattr__(self, name: str) -> Any:
         verb, call = getattr(self._store, name), self._call
 
-        async def use(*args: object, **options: object) -> Any:
+        async def use(*args: object, **options: object) -> object:
             try:
                 return await verb(*args, **options)
             except StoreError as fault:

@@ -117,7 +117,7 @@ def to_question(wait: Wait, key: str, number: int | None = None) -> Question:
 
 async def ask(
     call: ActiveCall, name: str, message: str, schema: Mapping[str, Any] | None, deadline: float | None
-) -> Any:
+) -> object:
     """Ask a person, and wait for the answer."""
     env, policy = call.env, call.owner.policy
     given = posed_json(name, message, schema)
@@ -149,7 +149,7 @@ async def _is_answered(call: ActiveCall, key: WaitKey) -> bool:
     return any(wait.key == key and wait.resolution is not None for wait in waits)
 
 
-def taken(name: str, resolution: Resolution) -> Any:
+def taken(name: str, resolution: Resolution) -> object:
     """The answer to a question.
 
     Raises:
@@ -223,7 +223,7 @@ _NOTES = frozenset(("title", "description", "default", "examples", "$comment"))
 """The keywords of a schema that no answer is checked by."""
 
 
-def _checking(part: Any, names: bool = False) -> Any:
+def _checking(part: object, names: bool = False) -> object:
     """A part of a schema without its notes; `names` for an object of schemas, under names that are no keywords."""
     if isinstance(part, list):
         return [_checking(item) for item in part]

@@ -158,7 +158,7 @@ async def _encoded(result: object) -> bytes:
     return payload
 
 
-async def _decoded(payload: bytes) -> Any:
+async def _decoded(payload: bytes) -> object:
     if len(payload) > PIECE and payload.startswith(b'"'):
         return await asyncio.to_thread(decode_text, payload)
     return jsonx.decode(payload)
@@ -213,7 +213,7 @@ async def sleep(call: ActiveCall, name: str, seconds: float) -> None:
         await effects.sleep(effect, seconds, opened)
 
 
-async def wait(call: ActiveCall, key: str, deadline: float | None) -> Any:
+async def wait(call: ActiveCall, key: str, deadline: float | None) -> object:
     """Wait for an event of this call."""
     named = call.env.effects.read_key(key)
     if named.call != identity(call) or named.kind != "event":
@@ -229,7 +229,7 @@ async def wait(call: ActiveCall, key: str, deadline: float | None) -> Any:
     raise tool_error(failure_of(resolution, f"event {named.name!r}"))
 
 
-async def receive(call: ActiveCall, name: str, deadline: float | None) -> Any:
+async def receive(call: ActiveCall, name: str, deadline: float | None) -> object:
     """The next signal of a name."""
     require_name("signal", name)
     if deadline is not None:

@@ -178,7 +178,7 @@ async def _follow(store: str, word: str, given: options.Before, after: int, view
 
 
 async def _show_events(turn: TurnClient, after: int, view: TurnView) -> None:
-    async with aclosing(turn.follow(after)) as events:  # type: ignore[type-var]
+    async with aclosing(turn.follow(after)) as events:
         async for event in events:
             view.show(turn.id, event)
 

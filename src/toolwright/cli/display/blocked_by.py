@@ -22,8 +22,7 @@ class Waits:
         for record in records:
             tool, arguments = tools.get(record.tool), record.arguments
             if tool is not None and record.finished_at is None and isinstance(arguments, dict):
-                claims = tool.claims
-                self._claims.setdefault(record.call_id, claims(arguments) if callable(claims) else claims)
+                self._claims.setdefault(record.call_id, tool.claims_of(arguments))
 
     def left(self, call_id: str, unfinished: Collection[str]) -> list[str]:
         """The calls that this one still waits for; none when it only waits for a slot."""

@@ -127,7 +127,7 @@ _HALVES = 1
 _pack = msgspec.msgpack.Encoder().encode
 
 
-def _whole(value: Any) -> Any:
+def _whole(value: object) -> object:
     return msgspec.msgpack.Ext(_HALVES, value.encode("utf-8", "surrogatepass")) if isinstance(value, str) else value
 
 

@@ -241,7 +241,7 @@ def _sent(statement: str, values: Sequence[Any], or_alone: bool = False) -> _Sen
     return _Sent((statement, types), list(data), list(formats), or_alone)
 
 
-def _dumped(value: Any) -> tuple[Any, int, int]:
+def _dumped(value: object) -> tuple[Any, int, int]:
     """A value as it is sent, its type where that is certain, and 1 where its form is binary."""
     if isinstance(value, str):
         return encoded(value), 0, 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from toolwright.errors import StoreUnavailable
 from toolwright.stores.contracts.journal import Kept
@@ -34,7 +34,7 @@ class RemoteDatabase(Database, Protocol):
         ...
 
 
-async def answered(verb: Callable[..., Awaitable[T]], *given: Any) -> T:
+async def answered(verb: Callable[..., Awaitable[T]], *given: object) -> T:
     """The answer to a verb, which is repeated while nobody knows whether it was carried out."""
     for _ in range(MOST_TRIES):
         try:
@@ -44,7 +44,7 @@ async def answered(verb: Callable[..., Awaitable[T]], *given: Any) -> T:
     raise AssertionError("The store did not find its server again.")
 
 
-async def cut_off(database: RemoteDatabase, verb: Callable[..., Awaitable[T]], *given: Any) -> T:
+async def cut_off(database: RemoteDatabase, verb: Callable[..., Awaitable[T]], *given: object) -> T:
     """The answer to a verb during which all connections are lost."""
     going = asyncio.ensure_future(answered(verb, *given))
     await asyncio.sleep(0)

@@ -34,18 +34,18 @@ END = b'{"status":"answered"}'
 STOPPED = b'{"status":"cancelled"}'
 
 
-def turn(id: str = "t1", session: str = "s1", *, at: float = 100.0, anywhere: bool = False, **given: Any) -> NewTurn:
+def turn(id: str = "t1", session: str = "s1", *, at: float = 100.0, anywhere: bool = False, **given: object) -> NewTurn:
     values: dict[str, Any] = {"message": b'"Hello"', "options": b'{"model":"m"}'} | given
     return NewTurn(id=id, session=session, at=at, anywhere=anywhere, **values)
 
 
-def advanced(record: TurnRecord, number: int = 1, state: TurnState = "running", **given: Any) -> Advance:
+def advanced(record: TurnRecord, number: int = 1, state: TurnState = "running", **given: object) -> Advance:
     """The next state of a claimed turn."""
     values: dict[str, Any] = {"at": 110.0, "progress": b'{"model_calls":1}'} | given
     return Advance(id=record.id, token=record.token, number=number, state=state, **values)
 
 
-def ended(record: TurnRecord, number: int = 1, **given: Any) -> Advance:
+def ended(record: TurnRecord, number: int = 1, **given: object) -> Advance:
     """The end of a claimed turn."""
     return advanced(record, number, "answered", outcome=END, **given)
 
