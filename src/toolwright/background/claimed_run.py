@@ -140,7 +140,8 @@ class ClaimedRun:
             await self._end_agents("the run took longer than it may")
             return timed_out(run)
         self._events.say("Running")
-        alarm = None if run.deadline is None else self._shared.effects.room.alarms.set(run.deadline, self._time_is_up)
+        alarms = self._shared.effects.room.alarms
+        alarm = None if run.deadline is None else alarms.call_at(run.deadline, self._time_is_up)
         try:
             self._batch = batch = self._start_batch()
             if self._waits:

@@ -86,8 +86,12 @@ class EffectController(Protocol):
         """
         ...
 
-    def watch(self, wait: Wait, then: Callable[[Resolution | Exception], None], opened: Opened) -> Watch:
-        """Wait without a task: `then` gets the resolution or the error, once, unless the watch is ended before."""
+    def watch(
+        self, wait: Wait, waiter: Any, then: Callable[[Any, Resolution | Exception], None], opened: Opened
+    ) -> Watch:
+        """Wait without a task: `then` gets the waiter with the resolution or the error, once, unless the watch is ended
+        before. So one function serves all waiters: very many may wait at once.
+        """
         ...
 
     async def wait(self, wait: Wait, opened: Opened) -> Resolution:

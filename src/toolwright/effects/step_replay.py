@@ -144,7 +144,7 @@ class JournaledEffects:
             return
         woken = asyncio.Event()
         opened(until)
-        alarm = self._controller.room.alarms.set(until, woken.set)
+        alarm = self._controller.room.alarms.call_at(until, woken.set)
         try:
             await woken.wait()
         finally:

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import heapq
 import logging
+import math
 from collections.abc import Awaitable, Callable, Sequence
-from itertools import count
 from typing import Any
 
-from toolwright.clock import Clock, Timer
+from toolwright.clock import Clock
+from toolwright.effects.alarms import Alarm, Alarms
 from toolwright.effects.controller import Opened
 from toolwright.effects.store_news import Listening, StoreNews
 from toolwright.errors import KeyRefused, StoreError, ToolwrightError
@@ -30,49 +30,45 @@ from toolwright.stores.contracts.waits import (
 
 log = logging.getLogger("toolwright.effects")
 
-LONGEST_NAP = 60.0
-"""Seconds after which the wall clock is read again: it may have been set meanwhile."""
-TOLERANCE = 0.001
-"""Seconds that an alarm may ring early: two clocks never agree to the last digit."""
 RETRY = 1.0
 """Seconds after which the resolutions of other processes are read again, where they could not be read."""
 
-Then = Callable[[Resolution | Exception], None]
+Then = Callable[[Any, Resolution | Exception], None]
+"""Tells a waiter how its wait ended, or why it cannot be waited for."""
 
 
-class Watcher:
-    """One waiter, until it is told or leaves."""
+class Watcher(Alarm):
+    """One waiter, until it is told or leaves, and the alarm at its deadline: very many may wait at once, and as parts
+    these would take twice the memory."""
 
-    __slots__ = ("_room", "_then", "alarm", "key")
+    __slots__ = ("_room", "_then", "_waiter", "key")
 
-    def __init__(self, room: WaitingRoom, key: WaitKey, then: Then) -> None:
+    def __init__(self, room: WaitingRoom, key: WaitKey, waiter: object, then: Then) -> None:
+        super().__init__()
         self._room = room
+        self._waiter = waiter
         self._then: Then | None = then
         self.key = key
-        self.alarm: Alarm | None = None
 
     def tell(self, news: Resolution | Exception) -> None:
         """Pass on how the wait ended, once."""
-        then = self._then
+        waiter, then = self._waiter, self._then
         if then is not None:
             self.leave()
-            then(news)
+            then(waiter, news)
 
     @property
-    def left(self) -> bool:
+    def cancelled(self) -> bool:
         """True once it was told or left by itself."""
         return self._then is None
 
     def leave(self) -> None:
         """Wait no longer; the wait itself stays open."""
-        self._then = None
-        if self.alarm is not None:
-            self.alarm.cancel()
-            self.alarm = None
+        self._then = self._waiter = None
         self._room.forget(self)
 
-    def __call__(self) -> None:
-        """The deadline of the wait has come. It is its own alarm bell: a bound method for each would take memory."""
+    def ring(self) -> None:
+        """The deadline of the wait has come."""
         self._room.expire(self)
 
 
@@ -99,9 +95,9 @@ class WaitingRoom:
 
     # --- waits
 
-    def watch(self, wait: Wait, then: Then, opened: Opened) -> Watcher:
-        """Begin a wait; `opened` is called when it has begun, and `then` with its end."""
-        watcher = Watcher(self, wait.key, then)
+    def watch(self, wait: Wait, waiter: object, then: Then, opened: Opened) -> Watcher:
+        """Begin a wait; `opened` is called when it has begun, and `then` with the waiter and the end of the wait."""
+        watcher = Watcher(self, wait.key, waiter, then)
         others = self._of(wait.key)
         self._watchers[wait.key] = [*others, watcher] if others else watcher
         self._go(watcher, self._open, wait, watcher, opened)
@@ -111,23 +107,15 @@ class WaitingRoom:
         """Begin a wait, or continue one that began before, until it is resolved."""
         answer: asyncio.Future[Resolution] = asyncio.get_running_loop().create_future()
 
-        def told(news: Resolution | Exception) -> None:
-            if answer.done():
-                return
-            if isinstance(news, Exception):
-                answer.set_exception(news)
-            else:
-                answer.set_result(news)
-
-        watcher = self.watch(wait, told, opened)
+        watcher = self.watch(wait, answer, _answer, opened)
         try:
             return await answer
         except asyncio.CancelledError:
             watcher.leave()
             raise
 
-    def take_over(self, keys: Sequence[WaitKey], then: Then) -> list[Watcher] | None:
-        """Be told of the ends of waits in place of their waiters here, which are not told any more.
+    def take_over(self, keys: Sequence[WaitKey], waiter: object, then: Then) -> list[Watcher] | None:
+        """Tell another waiter of the ends of waits, in place of their waiters here, which are not told any more.
 
         None, and nothing changes, where one of the waits has not exactly one waiter here, as when that was told
         already.
@@ -137,11 +125,10 @@ class WaitingRoom:
             return None
         taken: list[Watcher] = []
         for each in before:
-            alarm, each.alarm = each.alarm, None
             each.leave()
-            self._watchers[each.key] = watcher = Watcher(self, each.key, then)
-            if alarm is not None:
-                watcher.alarm, alarm.ring = alarm, watcher
+            self._watchers[each.key] = watcher = Watcher(self, each.key, waiter, then)
+            if each.instant < math.inf:
+                self.alarms.set(watcher, each.instant)
             taken.append(watcher)
         self._keep_looking()
         return taken
@@ -169,9 +156,9 @@ class WaitingRoom:
             )
         if standing.resolution is not None:
             watcher.tell(standing.resolution)
-        elif not watcher.left:
+        elif not watcher.cancelled:
             if standing.deadline is not None:
-                watcher.alarm = self.alarms.set(standing.deadline, watcher)
+                self.alarms.set(watcher, standing.deadline)
             self._keep_looking()
             opened(standing.deadline)
 
@@ -245,11 +232,11 @@ class WaitingRoom:
             late.set()
             bell.set()
 
-        def ended(how: Resolution | Exception) -> None:
+        def ended(_: object, how: Resolution | Exception) -> None:
             news.append(how)
             bell.set()
 
-        alarm = None if deadline is None else self.alarms.set(deadline, give_up)
+        alarm = None if deadline is None else self.alarms.call_at(deadline, give_up)
         try:
             while True:
                 bell.clear()
@@ -264,7 +251,7 @@ class WaitingRoom:
                     return news[0]
                 self._keep_looking()
                 if watcher is None:
-                    watcher = self.watch(Wait(key, self._clock.now()), ended, lambda _: opened(deadline))
+                    watcher = self.watch(Wait(key, self._clock.now()), None, ended, lambda _: opened(deadline))
                 await bell.wait()
         finally:
             if alarm is not None:
@@ -366,6 +353,15 @@ class WaitingRoom:
             await asyncio.wait(self._tasks)
 
 
+def _answer(waiter: asyncio.Future[Resolution], news: Resolution | Exception) -> None:
+    if waiter.done():
+        return
+    if isinstance(news, Exception):
+        waiter.set_exception(news)
+    else:
+        waiter.set_result(news)
+
+
 def refusal(key: WaitKey, refused: Refused) -> KeyRefused:
     """The reason why a key cannot be used."""
     call = key.call
@@ -375,74 +371,3 @@ def refusal(key: WaitKey, refused: Refused) -> KeyRefused:
         "over": f"The call {call.call_id!r} is finished, and no longer waits for this",
     }
     return KeyRefused(told[refused.why], refused.why)
-
-
-# --- instants to wake at
-
-
-class Alarm:
-    """One instant, in seconds since the epoch. Those of one instant ring in the order in which they were set."""
-
-    __slots__ = ("instant", "number", "ring")
-
-    def __init__(self, instant: float, number: int, ring: Callable[[], None]) -> None:
-        self.instant = instant
-        self.number = number
-        self.ring: Callable[[], None] | None = ring
-
-    def __lt__(self, other: Alarm) -> bool:
-        return (self.instant, self.number) < (other.instant, other.number)
-
-    def cancel(self) -> None:
-        """It never rings."""
-        self.ring = None
-
-
-class Alarms:
-    """Alarms at absolute instants, behind a single timer."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._heap: list[Alarm] = []
-        self._number = count().__next__
-        self._timer: Timer | None = None
-        self._due = float("inf")
-
-    def set(self, instant: float, ring: Callable[[], None]) -> Alarm:
-        """Call `ring` at an instant, or soon if that is past."""
-        alarm = Alarm(instant, self._number(), ring)
-        heapq.heappush(self._heap, alarm)
-        self._arm()
-        return alarm
-
-    def close(self) -> None:
-        """Forget them all."""
-        self._heap.clear()
-        self._stop()
-
-    def _arm(self) -> None:
-        while self._heap and self._heap[0].ring is None:
-            heapq.heappop(self._heap)
-        if not self._heap:
-            self._stop()
-            return
-        first = self._heap[0].instant
-        if self._timer is None or first < self._due:
-            self._stop()
-            self._due = first
-            nap = min(max(0.0, first - self._clock.now()), LONGEST_NAP)
-            self._timer = self._clock.call_at(self._clock.monotonic() + nap, self._wake)
-
-    def _stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _wake(self) -> None:
-        self._timer = None
-        now = self._clock.now()
-        while self._heap and self._heap[0].instant <= now + TOLERANCE:
-            ring = heapq.heappop(self._heap).ring
-            if ring is not None:
-                ring()
-        self._arm()

@@ -869,7 +869,7 @@ class Turns:
             return
         left = LeftTurn(self, core.id, local, active.on_worker)
         # Nothing is awaited here: a decision that comes is told to the turn, or to what stands for it.
-        watches = room.take_over(requests, left.decided)
+        watches = room.take_over(requests, left, LeftTurn.decided)
         if watches is None:  # one of its calls is about to continue
             return
         left.watches = watches

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from types import MethodType
 
 from toolwright.calls.active_call import SUSPENDED, ActiveCall, Suspension, about, call_fields, identity
 from toolwright.calls.conclude import cancelled, completion_result, end_now, lose
@@ -42,10 +41,8 @@ def suspend_until_completed(call: ActiveCall, seconds: float | None) -> None:
     wait = Wait(WaitKey(suspension.key, "completion"), now, deadline)
     call.arguments = None  # Nobody needs them any more, and it may wait for long beside many others.
     call.phase = SUSPENDED
-    # Bound, and not partial, which is three times as large: very many calls may wait at once.
-    suspension.watch = call.env.effects.watch(
-        wait, MethodType(complete, call), functools.partial(say_waiting, call, "completion", "")
-    )
+    opened = functools.partial(say_waiting, call, "completion", "")
+    suspension.watch = call.env.effects.watch(wait, call, complete, opened)
 
 
 def say_waiting(call: ActiveCall, what: str, name: str, deadline: float | None) -> None:

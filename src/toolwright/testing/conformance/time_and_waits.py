@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any
 
 from toolwright.effects.controller import EffectController
@@ -156,14 +156,11 @@ async def a_watcher_is_told_once_unless_it_was_stopped(bench: Bench) -> None:
     told: list[list[Any]] = [[], []]
     heard, came = [_Heard(), _Heard()], asyncio.Event()
 
-    def then(place: int) -> Callable[[Resolution | Exception], None]:
-        def hear(news: Resolution | Exception) -> None:
-            told[place].append(news)
-            came.set()
+    def hear(place: int, news: Resolution | Exception) -> None:
+        told[place].append(news)
+        came.set()
 
-        return hear
-
-    watches = [controller.watch(Wait(DOOR, 100.0), then(place), heard[place]) for place in (0, 1)]
+    watches = [controller.watch(Wait(DOOR, 100.0), place, hear, heard[place]) for place in (0, 1)]
     for one in heard:
         await bench.soon(one.began.wait())
     watches[0].leave()
