@@ -129,8 +129,8 @@ _failure = unpacker(Failure)
 
 
 _of_intent = operator.attrgetter(*OF_INTENT)
-_session_of = operator.itemgetter(0)
-_claims_of = operator.itemgetter(INTENT_COLUMNS.index("claims"))
+_session_of = operator.attrgetter("key.session")
+_claims_of = operator.attrgetter("claims")
 Bundled = tuple[Row, Bundle]
 """An intent and its bundle."""
 
@@ -192,7 +192,11 @@ class SqlJournalStore:
         if batch.run is None:
             over = self._bundles.over()
             if self._whole is None:
-                batch.bundle = Bundle.of(batch.rows, batch.authority) if batch.may_rerun else None
+                batch.bundle = (
+                    Bundle.of([_intent_row(intent, self.owner) for intent in intents], batch.authority)
+                    if batch.may_rerun
+                    else None
+                )
             elif not refused:  # those need to be looked up while no other process writes
                 batch.attempt = self._whole.begin(intents)
 
@@ -232,7 +236,7 @@ class SqlJournalStore:
         if not are_new:
             return self._begin_known(connection, batch, others)
         connection.executemany(_TRACE, batch.traced)
-        return Begun([None] * len(batch.rows), others)
+        return Begun([None] * len(batch.intents), others)
 
     def _begin_known(self, connection: Connection, batch: _BatchToBegin, others: Sequence[Holder]) -> Begun:
         """Take over the unfinished calls that the store knows, and write the new ones; do neither while a living owner
@@ -257,7 +261,7 @@ class SqlJournalStore:
                 )
             connection.executemany(_TAKE_OVER, [(self.owner, *key) for key in unfinished])
             new = [intent for intent in intents if intent.key not in known]
-            batch.write(connection, intent_rows(new, self.owner), new, others)
+            batch.write(connection, new, others)
             # Of a call whose first execution was not traced, the one that continues it is.
             begun = {*unfinished, *(intent.key for intent in new)}
             connection.executemany(_TRACE, [row for row in batch.traced if row[:3] in begun])
@@ -381,10 +385,9 @@ class SqlJournalStore:
         ]
         taken = self._bundles.take(end.key for end in ended)
         refused = [
-            (*row, *values)
+            (*_intent_row(end.intent, self.owner), *values)
             for end, values in zip(ended, ends, strict=True)
             if end.intent is not None
-            for row in intent_rows([end.intent], self.owner)
         ]
         traced = [(*end.key, end.intent.trace) for end in ended if end.intent is not None and end.intent.trace]
 
@@ -551,9 +554,9 @@ class SqlJournalStore:
 # --- intents, and the bundles that hold many of them
 
 
-def intent_rows(intents: Iterable[Intent], owner: str) -> list[Row]:
-    """The values of `INTENT_COLUMNS` for the calls of an owner."""
-    return [(*intent.key, *_of_intent(intent), owner) for intent in intents]
+def _intent_row(intent: Intent, owner: str) -> Row:
+    """The values of `INTENT_COLUMNS` for a call of an owner."""
+    return (*intent.key, *_of_intent(intent), owner)
 
 
 class _BatchToBegin:
@@ -566,7 +569,7 @@ class _BatchToBegin:
         "bundle",
         "intents",
         "may_rerun",
-        "rows",
+        "owner",
         "run",
         "sessions",
         "traced",
@@ -574,16 +577,16 @@ class _BatchToBegin:
 
     def __init__(self, intents: Sequence[Intent], refused: Sequence[CallKey], owner: str) -> None:
         self.intents = intents
-        self.rows = intent_rows(intents, owner)
+        self.owner = owner
         scope = intents[0].key.scope if intents else refused[0].scope if refused else ""
         self.run = scope.removeprefix(RUN_SCOPE) if scope.startswith(RUN_SCOPE) else None
         """The id of the background run that the calls belong to."""
         self.authority = intents[0].authority if intents else None
         self.traced = [(*intent.key, intent.trace) for intent in intents if intent.trace is not None]
-        self.sessions = set(map(_session_of, self.rows)) if self.run is None else set[str]()
+        self.sessions = set(map(_session_of, intents)) if self.run is None else set[str]()
         """The sessions in whose order the calls stand; those of a run stand in none."""
         self.may_rerun = all(intent.rerun for intent in intents)
-        self.are_parallel = not any(map(_claims_of, self.rows))
+        self.are_parallel = not any(map(_claims_of, intents))
         self.bundle: Bundle | None = None
         self.attempt: BeginAttempt | None = None
 
@@ -598,17 +601,17 @@ class _BatchToBegin:
             return True
         try:
             with connection:  # a savepoint
-                self.write(connection, self.rows, self.intents, others)
+                self.write(connection, self.intents, others)
         except connection.conflict:
             return False
         return True
 
-    def write(
-        self, connection: Connection, rows: Sequence[Row], intents: Sequence[Intent], others: Sequence[Holder]
-    ) -> None:
+    def write(self, connection: Connection, intents: Sequence[Intent], others: Sequence[Holder]) -> None:
         """Write some of the intents in a row for each. None of the calls starts while others may be before it."""
         starts = [None if others else intent.starts_at for intent in intents]
-        connection.executemany(_BEGIN, [(*row, at) for row, at in zip(rows, starts, strict=True)])
+        # One after the other: the rows of a very large batch would take more memory than its intents.
+        rows = map(_intent_row, intents, itertools.repeat(self.owner))
+        connection.executemany(_BEGIN, ((*row, at) for row, at in zip(rows, starts, strict=True)))
         note_batch(connection, intents)
         _note_starts(connection, [(one.key, at) for one, at in zip(intents, starts, strict=True) if at is not None])
         if self.authority is not None:
