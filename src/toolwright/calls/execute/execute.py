@@ -390,7 +390,7 @@ async def _finish(call: ActiveCall, result: Any) -> None:
             call.task = None
             ticket = call.ticket
             if ticket is not None:
-                call.env.admission.finish(ticket)  # Its code has ended: nobody needs to wait for its completion.
+                call.env.admission.leave(ticket)  # Its code has ended: nobody needs to wait for its completion.
                 if ticket.parent is None:
                     call.record.waited_for = ticket.waited_for
                     call.ticket = None  # It may wait for long beside many others.

@@ -89,7 +89,9 @@ class StoreJournal:
         if not waiting and not refused:
             return
         in_order = not scope.startswith(RUN_SCOPE)  # calls of a run have an order of their own
-        intents = [_intent(call, _key((session, scope, call.call_id)), batch, now, under, in_order) for call in waiting]
+        # The keys first, beside each other: they stay, and the memory of the intents can be given back as a whole.
+        keys = [_key((session, scope, call.call_id)) for call in waiting]
+        intents = [_intent(call, key, batch, now, under, in_order) for call, key in zip(waiting, keys, strict=True)]
         refusals = [_intent(call, _key((session, scope, call.call_id)), batch, now) for call in refused]
         unmet, left, bell = waiting, intents, None
         with ExitStack() as bells:
@@ -214,6 +216,8 @@ class StoreJournal:
         for intent in intents:
             if self._beginning.get(intent.key) is intents:
                 del self._beginning[intent.key]
+        if not self._beginning:
+            self._beginning = {}  # An empty dict keeps the memory of its fullest time.
         if job.cancelled() or job.exception() is not None:
             # If it was written after all, it says of these calls that they started.
             for intent in intents:

@@ -180,6 +180,11 @@ class Admission:
             else:
                 self._hand_over(ticket.limits)
 
+    def leave(self, ticket: Ticket) -> None:
+        """As `finish`, for a call that lives on without claims and slots: there may be very many of them for long."""
+        self.finish(ticket)
+        self._index.trim()
+
     def _hand_over(self, limits: tuple[Limit, ...]) -> None:
         """Free slots; give them straight to the next call that needs the same, if no other call waits for any."""
         queue: deque[Ticket] | None = None

@@ -112,6 +112,12 @@ class ClaimIndex:
         """True when no ticket holds a claim."""
         return self.root.empty
 
+    def trim(self) -> None:
+        """Give back the memory of lines in which nobody stands: a line keeps that of its longest time."""
+        for line in (self.shared, self.exclusive):
+            if not line:
+                line.clear()
+
     def add(self, ticket: Claimant, claims: Sequence[Claim]) -> bool:
         """Let a ticket join; True when it conflicts with no other, and so is not blocked."""
         ticket.spots = spots = self.spots(claims)
