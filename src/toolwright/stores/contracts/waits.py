@@ -7,7 +7,7 @@ answer resolves it; a resolution stays. The signed text form of its name is `eff
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -27,7 +27,7 @@ INBOX: tuple[WaitKind, ...] = (*APPROVALS, "question")
 """Whatever a person decides or answers."""
 
 
-class WaitKey(NamedTuple):
+class WaitKey(Struct, frozen=True, order=True, array_like=True, gc=False):
     """The identity of one wait."""
 
     call: CallKey
