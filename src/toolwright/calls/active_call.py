@@ -86,6 +86,8 @@ class OwnerBatch(Protocol):
     policy: Policy
     parent: ActiveCall | None
     """The call that made these calls, if one did."""
+    depth: int
+    """How many calls are above these, of which each made the next."""
     timeout: float | None
     """Seconds for each of its calls, in place of those that its tool or the policy says."""
     stop_reason: str | None
@@ -208,6 +210,21 @@ class Reports(Struct):
     warned: bool = False
 
 
+class Nesting(Struct):
+    """What a call made: calls, sub-agents and sessions. Made when it makes the first of them."""
+
+    calls: dict[str, int] = field(default_factory=dict)
+    """The ids of the calls that it made and that were given none, each with how often."""
+    batches: tuple[Any, ...] = ()
+    """The batches that it made and that run."""
+    agents: dict[str, int] = field(default_factory=dict)
+    """How often it asked sub-agents, by attempt and question."""
+    agents_ended: bool = False
+    """True once their unfinished turns were ended, at the end of the call."""
+    sessions: dict[str, Any] = field(default_factory=dict)
+    """The sessions that it opened, by name."""
+
+
 _LATER: Any = None
 """In the place of a part that a later stage makes, before anybody asks for it."""
 
@@ -261,22 +278,17 @@ class ActiveCall(PreparedCall, eq=False):
     # --- suspend/
     suspension: Suspension | None = None
     reports: Reports | None = None
-    # --- nesting: how many calls are above it, of which each made the next; the ids of the calls that it made; the
-    # sessions that it opened.
-    depth: int = 0
-    made: dict[str, int] | None = None
-    # The batches that it made and that run.
-    nested: tuple[Any, ...] = ()
-    # How often it asked sub-agents, by attempt and question.
-    asked_agents: dict[str, int] | None = None
-    # True once their unfinished turns were ended, at the end of the call.
-    agents_ended: bool = False
-    opened: Mapping[str, Any] = MappingProxyType({})
+    nesting: Nesting | None = None
 
     @property
     def waiting(self) -> bool:
         """True while it waits for something outside."""
         return self.suspension is not None and self.suspension.waiting
+
+    @property
+    def nested(self) -> tuple[Any, ...]:
+        """The batches that it made and that run."""
+        return () if self.nesting is None else self.nesting.batches
 
     @property
     def concluded(self) -> bool:
@@ -296,6 +308,13 @@ CURRENT: ContextVar[ActiveCall | None] = ContextVar("toolwright_call", default=N
 def identity(call: ActiveCall) -> CallKey:
     """The identity of this execution: the key of the journal, where it has one."""
     return call.key or CallKey(call.env.session_id, call.owner.scope, call.call_id)
+
+
+def nesting_of(call: ActiveCall) -> Nesting:
+    """What a call made so far."""
+    if call.nesting is None:
+        call.nesting = Nesting()
+    return call.nesting
 
 
 def reports_of(call: ActiveCall) -> Reports:

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from toolwright import jsonx
 from toolwright.argument_checks import require_text, unusable
-from toolwright.calls.active_call import NEW, QUEUED, UNRECORDED, ActiveCall, OwnerBatch, about
+from toolwright.calls.active_call import NEW, QUEUED, UNRECORDED, ActiveCall, OwnerBatch, about, nesting_of
 from toolwright.calls.authorise.authorise import allowed_by, authorise
 from toolwright.calls.authorise.loop_detection import find_loops
 from toolwright.calls.conclude import end_now
@@ -73,6 +73,8 @@ class Batch(Struct, eq=False):
     timeout: float | None
     """Seconds for each of these calls, in place of the timeout of its tool or the policy."""
     _ended: Callable[[Batch], None]
+    depth: int = 0
+    """How many calls are above these, of which each made the next."""
     id: str = ""
     stop_reason: str | None = None
     """Why no call may start any more."""
@@ -104,9 +106,9 @@ class Batch(Struct, eq=False):
         ended: Callable[[Batch], None] = lambda batch: None,
     ) -> Batch:
         """A batch of these calls, to be started. Each call that cannot run has its outcome already."""
-        if parent is not None:
-            started_by = parent.call_id
         batch = cls(context, context.env, context.policy, scope, parent, started_by, timeout, ended)
+        if parent is not None:
+            batch.started_by, batch.depth = parent.call_id, parent.owner.depth + 1
         batch._prepare(calls, snapshot, nested_source)
         return batch
 
@@ -134,8 +136,8 @@ class Batch(Struct, eq=False):
                     given_secret = self._given_secret = True
                     learn_secret(call, at_once=at_once)
             if parent is not None:
-                call.parent_id, call.source, call.depth = parent.call_id, nested_source, parent.depth + 1
-                if call.depth > self.policy.max_nesting and call.outcome is None:
+                call.parent_id, call.source = parent.call_id, nested_source
+                if self.depth > self.policy.max_nesting and call.outcome is None:
                     call.fail(nested_too_deeply(call.name, self.policy.max_nesting))
                 raw = written_arguments(call)
                 if not call.named:
@@ -197,7 +199,8 @@ class Batch(Struct, eq=False):
             recorder.batch_started(id, scope, self._names, self.started_by)
         self._names = []  # Nobody needs them any more, and the batch may wait for long with very many calls.
         if self.parent is not None:
-            self.parent.nested = (*self.parent.nested, self)
+            nesting = nesting_of(self.parent)
+            nesting.batches = (*nesting.batches, self)
         self._launch = launch = Launch.of(self, calls, self._prepares, was_left)
         launch.start(admission, at_once)
         return self
@@ -233,7 +236,8 @@ class Batch(Struct, eq=False):
                 watchers.tell_change()
         if self.parent is not None:
             if not left:
-                self.parent.nested = tuple([each for each in self.parent.nested if each is not self])
+                nesting = nesting_of(self.parent)
+                nesting.batches = tuple([each for each in nesting.batches if each is not self])
             self.parent.owner.nested_changed()
         if not left:
             recorder.batch_finished(self.id, self.scope, self._outcomes, self._all_well)

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.calls.active_call import CONCLUDED, LATE, ActiveCall, Past, about, identity
+from toolwright.calls.active_call import CONCLUDED, LATE, ActiveCall, Past, about, identity, nesting_of
 from toolwright.calls.failures import Cancelled
 from toolwright.calls.finalise.finalise import finish, settle
 from toolwright.calls.redact import rest_of_output
@@ -44,7 +44,7 @@ async def _finish_late(call: ActiveCall, result: object) -> None:
 def give(call: ActiveCall, outcome: ToolOutcome) -> None:
     """Give a call its outcome and release its claims and slots, once the journal has it."""
     env, ticket = call.env, call.ticket
-    if call.suspension is not None or call.past is not None or call.asked_agents is not None:
+    if call.suspension is not None or call.past is not None or call.nesting is not None:
         ending = _ends_first(call, outcome)
         if ending is not None:
             env.hold_task(env.loop.create_task(ending))
@@ -81,7 +81,8 @@ def _ends_first(call: ActiveCall, outcome: ToolOutcome) -> Coroutine[Any, Any, N
         if past is not None:
             past.key_out = False
         return _end_completion(call, outcome)
-    if (past is not None or call.asked_agents is not None) and _may_leave_agents(call, outcome):
+    asked_agents = call.nesting is not None and bool(call.nesting.agents)
+    if (past is not None or asked_agents) and _may_leave_agents(call, outcome):
         return _end_agents(call, outcome)
     return None
 
@@ -122,12 +123,12 @@ def _may_leave_agents(call: ActiveCall, outcome: ToolOutcome) -> bool:
     A call that is only stopped, and runs another time, continues them itself.
     """
     ends = outcome.status != "cancelled" or call.ran
-    return ends and not call.agents_ended and call.env.journal.will_record(call, outcome)
+    return ends and not nesting_of(call).agents_ended and call.env.journal.will_record(call, outcome)
 
 
 async def _end_agents(call: ActiveCall, outcome: ToolOutcome) -> None:
     """End the unfinished turns of the sub-agents of a call, and then the call: a crash in between ends neither."""
-    call.agents_ended = True
+    nesting_of(call).agents_ended = True
     failure = outcome.failure
     why = outcome.reason if failure is None else failure.code or failure.category
     try:

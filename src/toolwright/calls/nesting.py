@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolwright import jsonx
-from toolwright.calls.active_call import ActiveCall
+from toolwright.calls.active_call import ActiveCall, nesting_of
 from toolwright.calls.schedule.admission import Limit, Ticket
 from toolwright.tools.outcome import Failure
 
@@ -16,9 +16,8 @@ def child_id(parent: ActiveCall, name: str, raw: bytes) -> str:
     stem = f"{parent.call_id}.{parent.attempt}.{name}.{jsonx.digest(raw)[:12]}"
     if len(stem) > LONGEST_ID:  # else the ids of deeply nested calls would take all memory
         stem = f"nested_{jsonx.digest(stem.encode())[:40]}"
-    if parent.made is None:
-        parent.made = {}
-    parent.made[stem] = count = parent.made.get(stem, 0) + 1
+    made = nesting_of(parent).calls
+    made[stem] = count = made.get(stem, 0) + 1
     return stem if count == 1 else f"{stem}.{count}"
 
 

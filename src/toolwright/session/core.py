@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
 from toolwright.argument_checks import require_text
-from toolwright.calls.active_call import CURRENT, ActiveCall, identity
+from toolwright.calls.active_call import CURRENT, ActiveCall, identity, nesting_of
 from toolwright.calls.authorise.authority import Origin, restrict
 from toolwright.calls.authorise.loop_detection import LoopWatch
 from toolwright.calls.batch import Batch
@@ -655,14 +655,14 @@ class SessionCore:
 
     def _child_of_call(self, run: ActiveCall, name: str, guard: Guard, agent: AgentParts | None = None) -> ChildSession:
         """The child session of a call, under the policy of its batch; for a sub-agent, under that of its app, too."""
-        call = enter(run).key
-        child: SessionCore | None = run.opened.get(name)
+        call, opened = enter(run).key, nesting_of(run).sessions
+        child: SessionCore | None = opened.get(name)
         if child is None:
-            id, context = child_id(call, name, len(run.opened)), run.owner.context
+            id, context = child_id(call, name, len(opened)), run.owner.context
             policy = run.owner.policy if agent is None or agent.policy is None else agent.policy
             child = self._open_child(self, id, policy, context.authority, agent)
             child.opened_by = run
-            run.opened = {**run.opened, name: child}
+            opened[name] = child
         services = child._services(Marks(call, child.id), child.policy, guard, senders=SENDERS)
         return ChildSession(child, services)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from toolwright import jsonx
-from toolwright.calls.active_call import ActiveCall, identity
+from toolwright.calls.active_call import ActiveCall, identity, nesting_of
 from toolwright.errors import TurnError
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.turns import TURN_SCOPE
@@ -53,10 +53,8 @@ def turn_id(call: ActiveCall, session: str, message: str, options: AskOptions) -
     given = options.get("answer")
     asked = [session, message, None if given is None else AnswerForm.of(given).schema]
     digest = jsonx.digest(jsonx.encode(asked))[:32]
-    if call.asked_agents is None:
-        call.asked_agents = {}
-    counted = f"{call.attempt}:{digest}"
-    call.asked_agents[counted] = count = call.asked_agents.get(counted, 0) + 1
+    asked_before, counted = nesting_of(call).agents, f"{call.attempt}:{digest}"
+    asked_before[counted] = count = asked_before.get(counted, 0) + 1
     return f"turn_{digest}" if count == 1 else f"turn_{digest}_{count}"
 
 

@@ -84,7 +84,7 @@ class StoreJournal:
         refused: Sequence[ActiveCall] = ()
         if len(waiting) < len(calls):
             # The call of a background run itself is decided by the end of the run, and may run when that is reopened.
-            is_run = scope.startswith(RUN_SCOPE) and calls[0].depth == 0
+            is_run = scope.startswith(RUN_SCOPE) and owner.depth == 0
             refused = [call for call in calls if call.outcome is not None and not call.repeated and not is_run]
         if not waiting and not refused:
             return
