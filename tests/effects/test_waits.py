@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gc
 
 import pytest
 
@@ -9,6 +10,7 @@ from tests.effects.watching import waiting
 from tests.support import fail_after
 from toolwright import KeyRefused, Pending, Runtime, ToolCall, ToolContext, ToolError, ToolwrightError, tool
 from toolwright.effects.memory import MemoryStore
+from toolwright.effects.waiting_room import Watcher
 from toolwright.errors import StoreError
 from toolwright.testing import FakeClock, is_idle, slots_in_use
 
@@ -603,3 +605,35 @@ async def test_a_pending_call_whose_outcome_could_not_be_written_takes_the_same_
         store.fails = False
         (outcome,) = await runtime.session("s").run_batch([call()])
     assert (outcome.value, desk.ran) == ("4A", ["LH1"])
+
+
+@pytest.mark.promise("WAIT-01")
+async def test_waits_that_were_resolved_long_before_their_deadline_leave_no_alarm_behind(place, open_runtime):
+    keys: list[str] = []
+
+    @tool(parallel=True)
+    async def book(ctx: ToolContext, days: int) -> Pending:
+        keys.append(ctx.completion_key())
+        return Pending(deadline=days * 24 * 3600)
+
+    runtime = await open_runtime(place, book)
+    events = runtime.subscribe()
+    async with fail_after(60):
+        days = [1] + [30] * 400
+        batch = runtime.session("s").start_batch([ToolCall(name="book", arguments={"days": each}) for each in days])
+        for _ in days:
+            await waiting(events)
+        for key in keys[1:]:
+            await runtime.resolve(key, None)
+        # The first of them still waits, and is the next to come to its deadline.
+        more = [ToolCall(name="book", arguments={"days": 30})] * 200
+        again = runtime.session("s").start_batch(more)
+        for _ in more:
+            await waiting(events)
+        gc.collect()
+        alarms = sum(isinstance(each, Watcher) for each in gc.get_objects())
+        for key in (keys[0], *keys[len(days) :]):
+            await runtime.resolve(key, None)
+        await batch
+        await again
+    assert alarms < 300
