@@ -7,6 +7,7 @@ middle of a turn, and continues. At the end, how to see the page of an agent; `m
 Run it with `make demo`. On a terminal the first table moves; anywhere else only the last tables are printed.
 """
 
+import argparse
 import asyncio
 import json
 import os
@@ -196,13 +197,27 @@ def show_page() -> None:
         demo_page.run(Console(), Path(desk))
 
 
+def read_act() -> str | None:
+    """Which act alone is asked for; None for the five of the demo."""
+    parser = argparse.ArgumentParser(
+        prog="make demo", description="Five acts, or one of these alone, as in ARGS=--page."
+    )
+    acts = parser.add_mutually_exclusive_group()
+    acts.add_argument("--page", dest="act", action="store_const", const="page", help="serve the page of an agent")
+    postgres = "kill a worker and its PostgreSQL server"
+    acts.add_argument("--postgres", dest="act", action="store_const", const="postgres", help=postgres)
+    act: str | None = parser.parse_args().act
+    return act
+
+
 if __name__ == "__main__":
+    act = read_act()
     # So that being stopped also clears away what is on the desk.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        if "--page" in sys.argv[1:]:
+        if act == "page":
             show_page()
-        elif "--postgres" in sys.argv[1:]:
+        elif act == "postgres":
             show_postgres()
         else:
             main()

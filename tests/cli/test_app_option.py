@@ -181,7 +181,9 @@ def test_recovery_runs_the_app(run: Run, agent: Path, command: list[str]) -> Non
         ("agent:number", "The app 'agent:number' is of type 'int', and no App; it has the app 'app'"),
         ("agent:make", "The app 'agent:make' is of type 'function', and no App; it has the app 'app'"),
         ("agent app", "The app 'agent app' cannot be found: it is neither a Python file nor a module; use module:app"),
-        ("broken:app", "The app 'broken:app' could not be loaded: ZeroDivisionError: division by zero"),
+        ("broken:app", "could not be loaded: ZeroDivisionError: division by zero (broken.py, line 1); fix that"),
+        ("garbled.py:app", "could not be loaded: SyntaxError: invalid syntax (garbled.py, line 2); fix that"),
+        ("refused.py:app", "annotate it, as in 'x: str'. (refused.py, line 3); fix that"),
     ],
 )
 def test_an_app_that_is_not_there_is_an_error_that_says_so(
@@ -191,6 +193,8 @@ def test_an_app_that_is_not_there_is_an_error_that_says_so(
     said: str,
 ) -> None:
     (agent / "broken.py").write_text("1 / 0\n")
+    (agent / "garbled.py").write_text("\ndef f(:\n")
+    (agent / "refused.py").write_text("from toolwright import tool\n\n@tool\ndef f(x):\n    return x\n")
     ended = run("tools", "--app", source)
     assert ended.code == 2
     assert said in ended.err

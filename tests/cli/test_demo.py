@@ -35,6 +35,14 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
     return ended.stdout
 
 
+@pytest.mark.parametrize(("word", "code", "said"), [("--help", 0, "--postgres"), ("--pgae", 2, "--pgae")])
+def test_the_demo_tells_its_options_and_refuses_others(word: str, code: int, said: str) -> None:
+    demo = [sys.executable, str(ROOT / "examples" / "demo.py"), word]
+    ended = subprocess.run(demo, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, "15 calls" in ended.stdout) == (code, False)
+    assert said in ended.stdout + ended.stderr
+
+
 def test_the_first_act_runs_without_a_terminal_and_tells_of_every_call(printed: str) -> None:
     first, _, _ = printed.partition("Second act")
     for call in CALLS:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
+import toolwright
 from toolwright.cli.exits import BadInput
 
 Result = TypeVar("Result")
@@ -90,7 +91,8 @@ def _run(load: Callable[[], Result], subject: str, name: str = "", option: str =
 
 
 def _explain(subject: str, error: BaseException, remedy: str) -> str:
-    said = " ".join(f"{type(error).__name__}: {error}".split())
+    told = error.msg if isinstance(error, SyntaxError) else error  # its own text ends with the place
+    said = " ".join(f"{type(error).__name__}: {told}".split())
     return f"{subject} could not be loaded: {said}{_place(error)}; {remedy}"
 
 
@@ -99,7 +101,7 @@ def _place(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f" ({Path(error.filename).name}, line {error.lineno})"
     frames = traceback.extract_tb(error.__traceback__)
-    ours = str(Path(__file__).parents[1])
+    ours = str(Path(toolwright.__file__).parent)  # a definition may be refused deep in it
     for frame in reversed(frames):
         if not frame.filename.startswith((ours, "<frozen importlib")) and "importlib" not in Path(frame.filename).parts:
             return f" ({Path(frame.filename).name}, line {frame.lineno})"
