@@ -1,6 +1,6 @@
 """A turn with telemetry: its spans and metrics go to an OTLP backend, such as Phoenix or a collector.
 
-    pip install 'toolwright[otel]' opentelemetry-sdk opentelemetry-exporter-otlp-proto-http
+    pip install '.[otel]' opentelemetry-sdk opentelemetry-exporter-otlp-proto-http
     export OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://127.0.0.1:6006/v1/traces
     python examples/telemetry.py
 
