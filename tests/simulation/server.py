@@ -39,6 +39,7 @@ UNSYNCED = 0.6
 """Seconds for which a transaction that did not wait for the disk may not be there yet."""
 _PLACE = re.compile(r"\$(\d+)(::\w+(\[\])?)?")
 _UNNEST = re.compile(r"unnest\(([^()]*)\) AS (\w+) \(([^()]*)\)")
+_ANY = re.compile(r"= ANY \(\$(\d+)\)")
 _LOCKED = re.compile(r"EXISTS \(SELECT 1 FROM pg_locks .*?current_database\(\)\)\)")
 _NEWEST = "(SELECT coalesce(max(number), 0) FROM events) +"
 _CHANGED = re.compile(r"WITH changed AS \((UPDATE .*) RETURNING 1\) SELECT CAST\(CASE WHEN count\(\*\) = \$(\d+)")
@@ -46,7 +47,7 @@ _BEGUN = re.compile(
     r"WITH others AS MATERIALIZED \((SELECT .*? AS there)\), begun AS \((INSERT .*) RETURNING 1\) SELECT"
 )
 _OWN = (
-    " WHERE calls.session = each.session AND calls.scope = each.scope AND calls.call_id = each.call_id"
+    " WHERE calls.session = $1 AND calls.scope = $2 AND calls.call_id = each.call_id"
     " AND calls.owner = $4 AND calls.outcome IS NULL"
 )
 _IS_COMMAND = re.compile(r"BEGIN|COMMIT|ROLLBACK|SET |SAVEPOINT|RELEASE|SELECT pg_advisory")
@@ -564,8 +565,14 @@ def in_sqlite(statement: str, values: Values[Any]) -> tuple[str, Values[Any]]:
         columns = ", ".join(f"column{n + 1} AS {name}" for n, name in enumerate(names))
         return f"(SELECT {columns} FROM (VALUES {', '.join(lines)})) AS {found[2]}"
 
+    def among(found: re.Match[str]) -> str:
+        first = len(bound) + 1
+        bound.extend(values[int(found[1]) - 1])
+        return f"IN ({', '.join(f'?{place}' for place in range(first, len(bound) + 1))})"
+
     text = _LOCKED.sub("is_locked(asked.high, asked.low)", statement)
     text = _UNNEST.sub(rows, text)
+    text = _ANY.sub(among, text)
     text = _PLACE.sub(r"?\1", text)
     text = text.replace(" * interval '1 second'", "").replace(
         "extract(epoch FROM clock_timestamp())::float8", "clock_timestamp()"
