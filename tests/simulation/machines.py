@@ -18,7 +18,7 @@ from tests.effects.interleaving.loop import PROCESS, Process
 from tests.simulation.network import Link, SimulatedAddress
 from tests.simulation.server import Server
 from tests.simulation.threads import EPOCH, Threads, clock_of
-from toolwright import App, Runtime, ids
+from toolwright import App, Runtime, StoreError, ids
 from toolwright.clock import SystemClock, Timer
 from toolwright.stores.contracts.sessions import Sealed
 from toolwright.stores.postgres import batches, life, listener, store, writer
@@ -148,17 +148,18 @@ class Machine(Process):
 
     async def open(self, app: App, *, worker: bool) -> None:
         """Open its runtime; a server that is away is asked again, as by whoever starts processes."""
+        clock = MachineClock(self, self.world.threads)
         while not self.dead:
             try:
-                opened = await SimulatedStore.open("", clock=MachineClock(self, self.world.threads))
-            except Exception as error:
+                opened = await SimulatedStore.open("", clock=clock)
+                self.owner = opened.owner
+                self.world.owners[opened.owner] = self
+                self.runtime = await app.open(opened, worker=worker, clock=clock)
+                break
+            except StoreError as error:
                 self.world.note(self, f"cannot open its store: {error}")
                 await asyncio.sleep(1.0)
-            else:
-                break
-        self.owner = opened.owner
-        self.world.owners[opened.owner] = self
-        self.runtime = await app.open(opened, worker=worker, clock=MachineClock(self, self.world.threads))
+        assert self.runtime is not None
         if self.runtime.worker is not None:
             self.world.workers[self.runtime.worker.name] = self
         self.world.note(self, "is open")

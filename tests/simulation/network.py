@@ -38,7 +38,7 @@ class Link:
     def latency(self) -> float:
         return self.base * (0.5 + self.chance.random())
 
-    def travel(self, seconds: float, most: float = USER_TIMEOUT) -> bool:
+    def travel(self, seconds: float, most: float) -> bool:
         """Wait until something that is sent now has arrived; False if it did not, after `most` seconds or by a
         reset."""
         loop = self.threads.loop
@@ -58,7 +58,7 @@ class SimulatedAddress(Address):
         super().__init__("postgresql://simulated/world")
         self.server: Server = machine_here().server  # type: ignore[attr-defined]
 
-    def connect(self, *, plan_for_values: bool = False) -> PostgresConnection:
+    def connect(self, *, plan_for_values: bool = False, patience: float | None = None) -> PostgresConnection:
         machine: Any = machine_here()
         server, link = self.server, machine.link
         try:
@@ -69,7 +69,7 @@ class SimulatedAddress(Address):
                 arrived = False
             if not arrived:
                 raise psycopg.OperationalError("connection timeout expired")
-            return SimulatedConnection(server, server.connect(machine), link)
+            return SimulatedConnection(server, server.connect(machine), link, patience or USER_TIMEOUT)
         except psycopg.Error as error:
             raise cannot_open(self.shown, error) from error
 
@@ -77,10 +77,11 @@ class SimulatedAddress(Address):
 class SimulatedConnection(PostgresConnection):
     """`PostgresConnection` to a simulated server."""
 
-    def __init__(self, server: Server, session: Session, link: Link) -> None:
+    def __init__(self, server: Server, session: Session, link: Link, patience: float) -> None:
         self._server = server
         self._session = session
         self._link = link
+        self._patience = patience
         self.alone = False
         self._depth = 0
         self._later: list[tuple[str, Sequence[Any], bool]] = []
@@ -119,13 +120,13 @@ class SimulatedConnection(PostgresConnection):
 
     def _arrive(self) -> None:
         if self._session.ended and self._session.silent:
-            self._server.threads.sleep(USER_TIMEOUT)
+            self._server.threads.sleep(self._patience)
             self._lose()
-        if not self._link.travel(self._link.latency()):
+        if not self._link.travel(self._link.latency(), self._patience):
             self._lose()
         if self._session.ended:
             if self._session.silent:
-                self._server.threads.sleep(USER_TIMEOUT)
+                self._server.threads.sleep(self._patience)
             self._lose()
 
     def _lose(self) -> None:
@@ -199,7 +200,7 @@ class SimulatedConnection(PostgresConnection):
     def consume_input(self) -> None:
         if self._session.ended and not self.raw.closed:
             if self._session.silent:
-                self._server.threads.sleep(USER_TIMEOUT)
+                self._server.threads.sleep(self._patience)
             self._lose()
         self._session.socket.ready = False
 

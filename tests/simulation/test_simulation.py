@@ -46,6 +46,11 @@ def test_a_machine_that_loses_a_third_of_its_exchanges_is_not_taken_for_dead():
 
 
 @pytest.mark.promise("ENG-02")
+def test_machines_that_find_a_replica_late_are_not_taken_for_dead_by_one_that_is_new():
+    check(Plan.of(50032, machines=8, orders=16, faults=8))
+
+
+@pytest.mark.promise("ENG-02")
 def test_one_seed_gives_one_history():
     plan = Plan.of(17, machines=3, orders=5, faults=3)
     assert play(plan).ledger.story == play(plan).ledger.story
@@ -104,6 +109,13 @@ def slow_signs_of_life():
 
 
 @contextlib.contextmanager
+def patient_signs_of_life():
+    """Wait for a server that does not answer for as long as other connections do."""
+    with patch.object(life, "ANSWERED", 15.0):
+        yield
+
+
+@contextlib.contextmanager
 def clocks_of_workers():
     """Let leases of runs end by the clock of whoever asks."""
     real = SimulatedStore.__init__
@@ -149,6 +161,7 @@ def no_mark():
         (repeating_blindly, plans("drops", kinds=("message", "message", "run"))),
         (no_grace, plans("failover", "restart", machines=3, faults=3)),
         (slow_signs_of_life, plans("drops", machines=3, faults=4)),
+        (patient_signs_of_life, plans("failover", "open", "kill", machines=3, faults=5)),
         (clocks_of_workers, plans("clock", kinds=("run",), orders=8)),
         (no_fence, plans("kill", "freeze")),
         (no_mark, plans("kill", kinds=("run", "batch"), orders=10, faults=4)),

@@ -179,7 +179,8 @@ class World:
     def judge_takeover(self, machine: Any, run: Any) -> None:
         """No run is taken from a worker that lives, and whose renewals could reach the server."""
         other = self.workers.get(run.worker)
-        if other is not None and not other.excused(LEASE - 2.0):
+        # It may take its own: the answer to its claim was lost, and it does not know that it has it.
+        if other not in (None, machine) and not other.excused(LEASE - 2.0):
             self.wrong(f"{machine} takes run {run.id} from {other}, which lives")
 
     # --- playing

@@ -118,18 +118,19 @@ class Address:
         digest = hashlib.sha256(f"toolwright\0{self.schema}\0{name}".encode()).digest()
         return int.from_bytes(digest[:8], "big", signed=True)
 
-    def connect(self, *, plan_for_values: bool = False) -> PostgresConnection:
+    def connect(self, *, plan_for_values: bool = False, patience: float | None = None) -> PostgresConnection:
         """A new connection, whose names are those of the schema.
 
         With `plan_for_values`, a statement is planned for the values it is run with: for lists, whose filters may
-        match a few rows or most.
+        match a few rows or most. With `patience`, it is given up after so many seconds in which nobody answers.
 
         Raises:
             StoreUnavailable: the server cannot be reached, or takes no connections now.
             StoreError: it refuses this program, or cannot be used.
         """
+        parts = self._parts if patience is None else {**self._parts, "tcp_user_timeout": str(int(patience * 1_000))}
         try:
-            raw = psycopg.connect(**self._parts, autocommit=True, prepare_threshold=None)
+            raw = psycopg.connect(**parts, autocommit=True, prepare_threshold=None)
         except psycopg.Error as error:
             raise cannot_open(self.shown, error) from error
         try:

@@ -31,6 +31,9 @@ LEASE = 5.0
 """Seconds that a sign of life lasts without its connection."""
 EVERY = 2.4
 """Seconds between two renewals."""
+ANSWERED = 5.0
+"""Seconds after which a connection that nobody answers on is given up for a new one. Together with `EVERY` and the time
+to connect it is less than `GRACE`, and than what the server takes to end such a connection, and to free its lock."""
 NOTICED = 0.5
 """Seconds after which it is noticed that the connection was cut."""
 LOOK = 0.1
@@ -175,7 +178,7 @@ class Life:
         self._connection.raw.close()
 
     def _appear(self) -> PostgresConnection:
-        connection = self._address.connect()
+        connection = self._address.connect(patience=ANSWERED)
         try:
             # All in one exchange with the sign of life: on a bad network, each further one may be the one that fails.
             connection.later("SET synchronous_commit = off")  # a sign of life need not outlive the server
