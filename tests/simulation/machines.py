@@ -84,6 +84,7 @@ class Machine(Process):
         self.runtime: Runtime | None = None
         self.owner = ""
         self.closing = False
+        self._died: asyncio.Future[None] = world.loop.create_future()
         self.troubles: list[tuple[float, float]] = []
         """When it stood still or was cut off: from, until."""
 
@@ -112,7 +113,7 @@ class Machine(Process):
     def kill(self, *, silent: bool) -> None:
         """End its process; with `silent` the machine itself has no power, and the server is not told."""
         self.dead = True
-        self.world.wake()
+        self._died.set_result(None)
         self.server.hang_up(self, silent=silent or self.link.down)
 
     def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -137,11 +138,7 @@ class Machine(Process):
             Died: the process ended meanwhile.
         """
         task = self.start(work)
-        task.add_done_callback(lambda _: self.world.wake(), context=self.world.context)
-        while not task.done():
-            if self.dead:
-                raise Died(self.name)
-            await self.world.wait()
+        await asyncio.wait({task, self._died}, return_when=asyncio.FIRST_COMPLETED)
         if self.dead:
             raise Died(self.name)
         return task.result()

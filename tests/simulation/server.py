@@ -11,13 +11,14 @@ later transaction did wait for it. A failover to a synchronous replica loses the
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import re
 import shutil
 from collections.abc import Callable
 from collections.abc import Sequence as Values
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 import psycopg
@@ -69,6 +70,8 @@ class Session:
         self.ended = False
         self.silent = False
         """True where its client is not told of the end, and finds out when nobody answers."""
+        self.locks: dict[Lock, None] = {}
+        """Those that it has or waits for."""
         self.rows: apsw.Connection | None = None
         """The connection to the rows, while there is a transaction."""
         self.writes = False
@@ -83,23 +86,48 @@ class Session:
         self.total = 0
 
 
+class Waiting(NamedTuple):
+    """A session that waits for a lock, and how it is woken."""
+
+    session: Session
+    shared: bool
+    waiters: list[Callable[[], None]]
+
+
 class Lock:
     """An advisory lock: who has it, and who waits for it, in the order they came."""
 
     def __init__(self) -> None:
         self.holders: list[tuple[Session, bool]] = []
-        self.queue: list[tuple[Session, bool]] = []
-        self.waiters: list[Callable[[], None]] = []
+        self.queue: list[Waiting] = []
 
     def may_have(self, session: Session, shared: bool) -> bool:
         if any(holder is not session and not (shared and with_others) for holder, with_others in self.holders):
             return False
-        for other, with_others in self.queue:
-            if other is session:
+        for other in self.queue:
+            if other.session is session:
                 return True
-            if not (shared and with_others):
+            if not (shared and other.shared):
                 return False
         return True
+
+    def wake(self) -> None:
+        """Let those go on who may have it now."""
+        for waiting in [*self.queue]:
+            if not self.may_have(waiting.session, waiting.shared):
+                break
+            for wake in [*waiting.waiters]:
+                wake()
+
+    def free(self, session: Session) -> None:
+        """A session has it no more, and does not wait for it."""
+        session.locks.pop(self, None)
+        self.holders = [pair for pair in self.holders if pair[0] is not session]
+        for waiting in [one for one in self.queue if one.session is session]:
+            self.queue.remove(waiting)
+            for wake in [*waiting.waiters]:
+                wake()
+        self.wake()
 
 
 class Sequence:
@@ -194,10 +222,8 @@ class Server:
         session.silent = silent
         self.sessions.pop(session, None)
         self._leave(session, "ROLLBACK")
-        for lock in (*self._locks.values(), self._turn):
-            lock.holders = [pair for pair in lock.holders if pair[0] is not session]
-            lock.queue = [pair for pair in lock.queue if pair[0] is not session]
-            self._wake(lock)
+        for lock in [*session.locks]:
+            lock.free(session)
         if silent:
             self.loop.call_later(IDLE, self._be_noticed, session)  # by the keepalives of the client
         else:
@@ -262,9 +288,7 @@ class Server:
         ) is not None:
             key = int(found[4])
             if found[2]:
-                lock = self._locks[key]
-                lock.holders = [pair for pair in lock.holders if pair[0] is not session]
-                self._wake(lock)
+                self._locks[key].free(session)
             else:
                 self._take(self._locks.setdefault(key, Lock()), session, bool(found[3]))
                 if found[1]:
@@ -405,11 +429,9 @@ class Server:
             self._committed(session.synced)
         else:
             rows.execute("ROLLBACK")
-        for lock in (*self._locks.values(), self._turn):
-            if lock is self._turn or session.writes:
-                # A lock of the session itself, its sign of life, is on a session that never writes.
-                lock.holders = [pair for pair in lock.holders if pair[0] is not session]
-                self._wake(lock)
+        # A lock of the session itself, its sign of life, is on a session that never writes.
+        for lock in [*session.locks] if session.writes else [self._turn]:
+            lock.free(session)
         session.writes = False
         if how == "COMMIT":
             for owner in told:
@@ -427,31 +449,27 @@ class Server:
     # --- locks
 
     def _take(self, lock: Lock, session: Session, shared: bool) -> None:
-        entry = (session, shared)
-        lock.queue.append(entry)
+        waiting = Waiting(session, shared, [])
+        lock.queue.append(waiting)
+        session.locks[lock] = None
         until = self.loop.time() + LOCK
         while not lock.may_have(session, shared):
             if self.loop.time() >= until:
-                lock.queue.remove(entry)
-                self._wake(lock)
+                lock.free(session)
                 raise errors.LockNotAvailable("canceling statement due to lock timeout")
-            self.threads.wait(lock.waiters, 1.0)
+            self.threads.wait(waiting.waiters, 1.0)
             if session.ended:
                 raise lost()
             self._end_idle(lock)
-        lock.queue.remove(entry)
-        lock.holders.append(entry)
-        self._wake(lock)
+        lock.queue.remove(waiting)
+        lock.holders.append((session, shared))
+        lock.wake()
 
     def _end_idle(self, lock: Lock) -> None:
         for holder, _ in [*lock.holders]:
             if holder.rows is not None and self.loop.time() - holder.active_at >= IDLE:
                 self.note(f"server: ends the transaction of {holder.machine}, which is idle")
                 self.end(holder)
-
-    def _wake(self, lock: Lock) -> None:
-        for wake in [*lock.waiters]:
-            wake()
 
     def _is_locked(self, high: int, low: int) -> int:
         key = (high << 32) | low
@@ -552,8 +570,11 @@ def _log_triggers() -> list[str]:
 def in_sqlite(statement: str, values: Values[Any]) -> tuple[str, Values[Any]]:
     """A statement of PostgreSQL in the words of SQLite; a shared one is as it is."""
     if "$" not in statement and "clock_timestamp" not in statement:
-        return statement.replace(_NEWEST, "nextval() + 0 *"), values
+        return _simple(statement)[0], values
     bound = [None if isinstance(value, list) else value for value in values]
+    if "unnest" not in statement:
+        text, places = _simple(statement)
+        return text, bound[:places]
 
     def rows(found: re.Match[str]) -> str:
         places = [int(place) - 1 for place, *_ in _PLACE.findall(found[1])]
@@ -570,16 +591,21 @@ def in_sqlite(statement: str, values: Values[Any]) -> tuple[str, Values[Any]]:
         bound.extend(values[int(found[1]) - 1])
         return f"IN ({', '.join(f'?{place}' for place in range(first, len(bound) + 1))})"
 
-    text = _LOCKED.sub("is_locked(asked.high, asked.low)", statement)
-    text = _UNNEST.sub(rows, text)
-    text = _ANY.sub(among, text)
+    text, places = _simple(_ANY.sub(among, _UNNEST.sub(rows, statement)))
+    if statement.startswith("INSERT"):
+        text = text.replace(" ON CONFLICT", " WHERE true ON CONFLICT")
+    return text, bound[:places]
+
+
+@functools.lru_cache(1_000)
+def _simple(statement: str) -> tuple[str, int]:
+    """A statement without lists in the words of SQLite, and how many values it has."""
+    text = _LOCKED.sub("is_locked(asked.high, asked.low)", statement.replace(_NEWEST, "nextval() + 0 *"))
     text = _PLACE.sub(r"?\1", text)
     text = text.replace(" * interval '1 second'", "").replace(
         "extract(epoch FROM clock_timestamp())::float8", "clock_timestamp()"
     )
-    if statement.startswith("INSERT") and "unnest" in statement:
-        text = text.replace(" ON CONFLICT", " WHERE true ON CONFLICT")
-    return text, bound[: max((int(place) for place in re.findall(r"\?(\d+)", text)), default=0)]
+    return text, max((int(place) for place in re.findall(r"\?(\d+)", text)), default=0)
 
 
 def machine_here() -> Process:

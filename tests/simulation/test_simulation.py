@@ -158,9 +158,9 @@ def no_mark():
 @pytest.mark.parametrize(
     ("broken", "given"),
     [
-        (repeating_blindly, plans("drops", kinds=("message", "message", "run"))),
+        (repeating_blindly, plans("drops", kinds=("message", "message", "run"), machines=3, orders=8, faults=5)),
         (no_grace, plans("failover", "restart", machines=3, faults=3)),
-        (slow_signs_of_life, plans("drops", machines=3, faults=4)),
+        (slow_signs_of_life, plans("drops", machines=6, faults=8)),
         (patient_signs_of_life, plans("failover", "open", "kill", machines=3, faults=5)),
         (clocks_of_workers, plans("clock", kinds=("run",), orders=8)),
         (no_fence, plans("kill", "freeze")),

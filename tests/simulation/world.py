@@ -134,7 +134,6 @@ class World:
         self.owners: dict[str, Machine] = {}
         self.workers: dict[str, Machine] = {}
         self.tasks: list[tuple[asyncio.Task[Any], Coroutine[Any, Any, Any]]] = []
-        self._waiters: list[asyncio.Future[None]] = []
         self._going: dict[str, asyncio.Task[None]] = {}
         self._seen: list[tuple[int, str, str]] = []
         self._fires: list[str] = []
@@ -154,18 +153,6 @@ class World:
         if "exception" in context and not self._over:
             error = context["exception"]
             self.wrong(f"{context['message']}: {error!r}")
-
-    def wake(self) -> None:
-        """Let those go on who wait for something of a machine."""
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
-    async def wait(self) -> None:
-        waiter = self.loop.create_future()
-        self._waiters.append(waiter)
-        await waiter
 
     # --- what is judged while it happens
 

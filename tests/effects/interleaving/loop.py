@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 import random
 from collections import deque
 from collections.abc import Callable
@@ -46,6 +47,8 @@ class SeededLoop(asyncio.BaseEventLoop):
         self.most = most
         self._world = Process("world")
         self._busy: list[Process] = []
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._numbers = itertools.count()
         self._now = 0.0
         self.turns = 0
 
@@ -59,6 +62,13 @@ class SeededLoop(asyncio.BaseEventLoop):
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._numbers), timer))
+        return timer
+
     def _enqueue(self, handle: asyncio.Handle) -> None:
         process = handle._context.get(PROCESS) or self._world  # type: ignore[attr-defined]
         if not process.ready:
@@ -69,13 +79,15 @@ class SeededLoop(asyncio.BaseEventLoop):
         self.turns += 1
         if self.turns > self.most:
             raise Stuck(f"still busy after {self.most} turns, at {self._now:.3f} s")
-        self._wake()
+        timers = self._timers
+        if timers and timers[0][0] <= self._now:
+            self._wake()
         able = self._able()
         while not able:
             wakes = [process.asleep_until for process in self._busy if not process.dead]
-            while self._scheduled and self._scheduled[0]._cancelled:  # type: ignore[attr-defined]
-                heapq.heappop(self._scheduled)._scheduled = False  # type: ignore[attr-defined]
-            wakes += [timer._when for timer in self._scheduled[:1]]  # type: ignore[attr-defined]
+            while timers and timers[0][2]._cancelled:  # type: ignore[attr-defined]
+                heapq.heappop(timers)
+            wakes += [when for when, *_ in timers[:1]]
             if not wakes:
                 raise Stuck(f"nothing can happen any more, at {self._now:.3f} s")
             self._now = max(self._now, min(wakes))
@@ -89,15 +101,18 @@ class SeededLoop(asyncio.BaseEventLoop):
             handle._run()  # type: ignore[attr-defined]
 
     def _able(self) -> list[Process]:
-        return [process for process in self._busy if not process.dead and process.asleep_until <= self._now]
+        now = self._now
+        return [process for process in self._busy if process.asleep_until <= now and not process.dead]
 
     def _wake(self) -> None:
-        timers = self._scheduled  # type: ignore[attr-defined]
-        while timers and timers[0]._when <= self._now:
-            timer = heapq.heappop(timers)
-            timer._scheduled = False
-            if not timer._cancelled:
+        timers = self._timers
+        while timers and timers[0][0] <= self._now:
+            timer = heapq.heappop(timers)[2]
+            if not timer._cancelled:  # type: ignore[attr-defined]
                 self._enqueue(timer)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        pass
 
     def _write_to_self(self) -> None:
         pass

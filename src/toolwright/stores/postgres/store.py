@@ -107,7 +107,8 @@ class PostgresStore:
 
     async def news(self, after: Cursor | None, patience: float, *, own: bool = False) -> Cursor:
         loop = asyncio.get_running_loop()
-        until, is_seen = loop.time() + patience, False
+        # While the server tells its news, whoever waits need not ask for them first.
+        until, is_seen = loop.time() + patience, after is not None and patience > 0 and self._listener.hears
         while True:
             if self._closed:
                 raise StoreError(f"The store {self.address.shown!r} is closed; open it again")
