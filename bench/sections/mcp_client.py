@@ -45,13 +45,16 @@ def http_server(folder: str) -> Iterator[str]:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    with subprocess.Popen([sys.executable, str(SERVER), folder, "--http", str(port)]) as process:
+    command = [sys.executable, str(SERVER), folder, "--http", str(port)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:  # it ends with its input
         try:
-            while True:
+            while process.poll() is None:
                 with socket.socket() as trying:
                     if trying.connect_ex(("127.0.0.1", port)) == 0:
                         break
                 sleep(0.05)
+            else:
+                raise RuntimeError(f"The server {SERVER.name} ended with {process.returncode}")
             yield f"http://127.0.0.1:{port}/mcp"
         finally:
             process.kill()
