@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from itertools import count
 
@@ -17,7 +18,7 @@ FEWEST = 64
 """How many alarms are kept before those that were cancelled are looked for."""
 
 
-class Alarm:
+class Alarm(ABC):
     """One instant, in seconds since the epoch, at which something rings."""
 
     __slots__ = ("instant", "number")
@@ -30,13 +31,13 @@ class Alarm:
         return (self.instant, self.number) < (other.instant, other.number)
 
     @property
+    @abstractmethod
     def cancelled(self) -> bool:
         """True when it never rings."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ring(self) -> None:
         """The instant has come."""
-        raise NotImplementedError
 
 
 class Bell(Alarm):
