@@ -107,7 +107,7 @@ class PostgresStore:
 
     async def news(self, after: Cursor | None, patience: float, *, own: bool = False) -> Cursor:
         loop = asyncio.get_running_loop()
-        # While the server tells its news, whoever waits need not ask for them first.
+        # While the server tells its news, a waiter need not ask for them first.
         until, is_seen = loop.time() + patience, after is not None and patience > 0 and self._listener.hears
         while True:
             if self._closed:
