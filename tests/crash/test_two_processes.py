@@ -86,11 +86,11 @@ async def test_a_call_is_taken_over_when_the_process_that_runs_it_dies(crashes):
 
 @pytest.mark.promise("EFF-12")
 async def test_a_batch_that_waits_for_another_process_holds_nothing_and_can_be_cancelled(crashes):
-    @tool
+    @tool(parallel=True)  # else each call would wait for the one of the other process
     async def hold() -> str:
         return "ran here"
 
-    other = crashes.start(HOLD)
+    other = crashes.start(HOLD.replace("@tool", "@tool(parallel=True)"))
     assert other.hear() == "inside"
     mine = ToolCall(id="mine", name="hold")
     async with fail_after(10), Runtime.open(crashes.store, tools=[hold]) as waiting:
