@@ -206,6 +206,11 @@ def _stops_this_task(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError) and task is not None and bool(task.cancelling())
 
 
+def loop_is_ending(task: asyncio.Task[Any] | None) -> bool:
+    """True when every task of the loop other than this one is being cancelled, as at the end of `asyncio.run`."""
+    return all(other.cancelling() for other in asyncio.all_tasks() if other is not task)
+
+
 def invoke_now(function: Callable[..., T], *args: object) -> T:
     """Call code of the host or of a tool that must answer at once."""
     try:

@@ -1,6 +1,7 @@
 """Running out of time."""
 
 import asyncio
+import contextlib
 import threading
 
 import pytest
@@ -382,3 +383,79 @@ async def test_a_finished_call_leaves_no_deadline_that_could_hit_the_next(clock,
         batch = session.start_batch([ToolCall(name="work", arguments={"seconds": 6})])
         await clock.advance(6)
         assert (await ended(batch))[0].value == "done"
+
+
+@pytest.mark.promise("TIME-01", "SCHED-01", "RETRY-01")
+@pytest.mark.parametrize("how", ["timeout", "cancelled"])
+async def test_a_step_on_a_thread_keeps_the_claims_of_its_call_until_the_thread_ends(clock, open_runtime, gate, how):
+    @tool(idempotent=True, timeout=10, retry=RetryPolicy(attempts=2, base_delay=0, jitter=0, on=(TimeoutError,)))
+    async def work(ctx: ToolContext) -> None:
+        await ctx.step("write", gate.stop_here)
+
+    @tool
+    async def after() -> str:
+        return "ran"
+
+    runtime = await open_runtime(work, after)
+    session = runtime.session("s")
+    batch = session.start_batch([ToolCall(id="c1", name="work")])
+    async with fail_after(20):
+        await gate.reached.wait()
+        if how == "timeout":
+            await clock.advance(10)
+        else:
+            batch.cancel()
+        assert not batch.done
+        await clock.advance(0.05)
+        (outcome,) = await ended(batch)
+        assert outcome.status == "cancelled" if how == "cancelled" else outcome.failure.code == "timeout"
+        assert (outcome.attempts, gate.inside) == (1, 1)  # no attempt begins beside the thread
+        following = session.start_batch([ToolCall(name="after")])
+        await clock.advance(5)
+        assert not following.done
+        gate.open()
+        assert (await finished(following))[0].value == "ran"
+
+
+@pytest.mark.promise("TIME-01", "EFF-06", "RETRY-01")
+async def test_a_step_that_ends_in_the_grace_of_its_call_is_not_done_again(clock, open_runtime, gate):
+    ran = []
+
+    def write() -> str:
+        ran.append("write")
+        gate.stop_here()
+        return "written"
+
+    @tool(idempotent=True, timeout=10, retry=RetryPolicy(attempts=2, base_delay=0, jitter=0, on=(TimeoutError,)))
+    async def work(ctx: ToolContext) -> tuple[int, str]:
+        return ctx.attempt, await ctx.step("write", write)
+
+    runtime = await open_runtime(work)
+    batch = runtime.session("s").start_batch([ToolCall(id="c1", name="work")])
+    async with fail_after(20):
+        await gate.reached.wait()
+        await clock.advance(10)
+        gate.open()
+        (outcome,) = await finished(batch)
+    assert (outcome.value, ran) == ([2, "written"], ["write"])
+
+
+@pytest.mark.promise("TIME-01", "EFF-06")
+async def test_time_that_a_tool_gives_to_a_step_on_a_thread_ends_when_the_thread_does(clock, open_runtime, gate):
+    inside = []
+
+    @tool
+    async def work(ctx: ToolContext) -> str:
+        step = asyncio.ensure_future(ctx.step("write", gate.stop_here))
+        await gate.reached.wait()
+        step.cancel()
+        asyncio.get_running_loop().call_soon(gate.open)
+        with contextlib.suppress(asyncio.CancelledError):
+            await step
+        inside.append(gate.inside)
+        return "stopped" if step.cancelled() else "done"
+
+    runtime = await open_runtime(work)
+    async with fail_after(20):
+        (outcome,) = await runtime.session("s").run_batch([ToolCall(name="work")])
+    assert (outcome.value, inside) == ("stopped", [0])

@@ -30,6 +30,7 @@ from toolwright.calls.conclude import cancelled, end_now, give
 from toolwright.calls.execute.timeout import time_is_up
 from toolwright.calls.failures import Cancelled, NotBegun, raised
 from toolwright.calls.finalise.finalise import settle
+from toolwright.calls.hooks import loop_is_ending
 from toolwright.calls.suspend.suspend import stop_watching
 from toolwright.tools.outcome import Failure
 
@@ -209,12 +210,7 @@ def meaning(call: ActiveCall, error: BaseException) -> Failure | Cancelled:
     if call.cancel_reason is not None:
         return cancelled(call)
     if asked and isinstance(error, asyncio.CancelledError):
-        if not _loop_is_ending(task):
+        if not loop_is_ending(task):
             call.cancel_reason = "the tool cancelled its own task"
         return cancelled(call)
     return raised(call.plan.tool, call.name, call.call_id, error, call_fields(call, "call.raised"))
-
-
-def _loop_is_ending(task: asyncio.Task[None] | None) -> bool:
-    """True when every other task of the loop is being cancelled too, as at the end of `asyncio.run`."""
-    return all(other.cancelling() for other in asyncio.all_tasks() if other is not task)

@@ -16,7 +16,7 @@ from toolwright import jsonx
 from toolwright.calls.active_call import ActiveCall, call_fields, identity
 from toolwright.calls.conclude import lose
 from toolwright.calls.failures import raised
-from toolwright.calls.hooks import invoke
+from toolwright.calls.hooks import invoke, loop_is_ending
 from toolwright.calls.redact import off_loop, redact_failure, sealed, unsealed
 from toolwright.calls.suspend.approvals import ApprovalRequest, put_request, why_not
 from toolwright.calls.suspend.suspend import enter, step_in, step_out
@@ -51,6 +51,8 @@ _LIMITS = (
     f"{MOST_BYTES} bytes, {MOST_CONTAINERS} lists and objects, {MOST_ITEMS} items, {MOST_ESCAPES} escaped characters"
 )
 KeyKind = Literal["completion", "event", "signal"]
+Stops = list[asyncio.CancelledError]
+"""The cancellations that came while the function of a step ran on a thread."""
 
 
 class Unrecorded(BaseException):
@@ -78,12 +80,18 @@ async def step(
     redactor = call.env.redactor
     shown = given if redactor is None else await off_loop(len(given), redactor.json, given)
     effect = Effect(identity(call), "step", name, shown, given)
-    do = functools.partial(_done, call, name, function, inputs)
-    policy = _policy(call, name, inputs, on_crash, do)
+    stops: Stops = []
+    do = functools.partial(_done, call, name, function, inputs, stops)
+    policy = _policy(call, name, inputs, on_crash, do, stops)
     try:
-        payload = unsealed(call.env, name, await effects.run(effect, do, policy))
+        payload = await effects.run(effect, do, policy)
+        if stops:
+            raise stops[0]
+        payload = unsealed(call.env, name, payload)
         return jsonx.decode(payload) if len(payload) <= PIECE else await _decoded(payload)
     except EffectFailed as failed:
+        if stops:
+            raise stops[0] from failed
         if isinstance(failed.__cause__, MachineError):
             raise _unrecorded(call, failed.__cause__) from failed.__cause__
         raise tool_error(failed.failure) from failed.__cause__
@@ -91,11 +99,13 @@ async def step(
         raise _unrecorded(call, fault) from fault
 
 
-async def _done(call: ActiveCall, name: str, function: Callable[..., Any], inputs: tuple[Any, ...]) -> bytes:
+async def _done(
+    call: ActiveCall, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], stops: Stops
+) -> bytes:
     """Run the function of a step. Its end is recorded unless the call has ended meanwhile: another execution of the
     call may have begun, and what it found of this step stands."""
     try:
-        done = await _attempted(call, name, function, inputs)
+        done = await _attempted(call, name, function, inputs, stops)
     except EffectFailed:
         if call.concluded:
             raise Unrecorded from None
@@ -105,14 +115,19 @@ async def _done(call: ActiveCall, name: str, function: Callable[..., Any], input
     return done
 
 
-async def _attempted(call: ActiveCall, name: str, function: Callable[..., Any], inputs: tuple[Any, ...]) -> bytes:
+async def _attempted(
+    call: ActiveCall, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], stops: Stops
+) -> bytes:
     try:
         if is_async(function):
             result = await invoke(function, *inputs)
         else:
-            # The thread that runs it is this call's own: its slot is held, and its caller waits.
-            result = await call.env.threads.run(functools.partial(function, *inputs), beyond=True)
-            result = await result if asyncio.iscoroutine(result) else result
+            result = await _on_thread(call, functools.partial(function, *inputs), stops)
+            if asyncio.iscoroutine(result):
+                if stops:
+                    result.close()
+                    raise stops[0]
+                result = await result
     except MachineError as fault:
         # Another attempt may do better, and finds the step neither failed nor in doubt.
         failure = Failure(message=str(fault), category="unavailable", code="no_thread", source="runtime", retry=True)
@@ -144,6 +159,26 @@ async def _attempted(call: ActiveCall, name: str, function: Callable[..., Any], 
         raise EffectFailed(failure) from error
 
 
+async def _on_thread(call: ActiveCall, function: Callable[[], Any], stops: Stops) -> object:
+    """Run a function on a thread, to its end: a thread cannot be stopped, and its call has not ended before it has.
+
+    A cancellation that comes meanwhile is added to `stops`, and raised when the end of the step is recorded.
+    """
+    threads = call.env.threads
+    # The thread is this call's own: its slot is held, and its caller waits.
+    future = threads.run(function, beyond=True)
+    while not future.done():
+        try:
+            await asyncio.wait((future,))
+        except asyncio.CancelledError as stop:
+            # A call that was given up is only cancelled again where its runtime closes.
+            leaves = call in call.env.lingering or loop_is_ending(asyncio.current_task())
+            if leaves or threads.withdraw(future):
+                raise
+            stops.append(stop)
+    return future.result()
+
+
 async def _encoded(result: object) -> bytes:
     """The JSON of a large return value of a step, made in a thread, piece by piece.
 
@@ -170,7 +205,12 @@ def _shown(call: ActiveCall, failure: Failure) -> Failure:
 
 
 def _policy(
-    call: ActiveCall, name: str, inputs: tuple[Any, ...], on_crash: object, do: Callable[[], Awaitable[bytes]]
+    call: ActiveCall,
+    name: str,
+    inputs: tuple[Any, ...],
+    on_crash: object,
+    do: Callable[[], Awaitable[bytes]],
+    stops: Stops,
 ) -> StepPolicy:
     if on_crash is None:
         return "rerun" if call.plan.tool.definition.hints.repeatable else "fail"
@@ -187,7 +227,7 @@ def _policy(
         )
 
     async def probe() -> bytes:
-        found = await _done(call, name, on_crash, inputs)
+        found = await _done(call, name, on_crash, inputs, stops)
         return found if found != b"null" else await do()
 
     return probe
