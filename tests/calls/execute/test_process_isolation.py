@@ -902,3 +902,24 @@ async def test_errors_of_a_child_say_the_same_as_those_from_here(open_runtime):
         )
         told = [(it.failure.category, it.failure.code, it.failure.message, it.failure.retry) for it in (one, other)]
         assert told[0] == told[1]
+
+
+@pytest.mark.promise("WAIT-02", "RETRY-02")
+async def test_a_completion_between_two_attempts_of_an_isolated_tool_is_the_outcome(clock, open_runtime, pipe):
+    @tool(isolation="process", idempotent=True, retry=RetryPolicy(attempts=2, base_delay=10, jitter=0))
+    def order(path: str, ctx: ToolContext) -> str | dict[str, str]:
+        if ctx.attempt == 2:
+            return "a value of its own"
+        Path(path).write_text(ctx.completion_key() + "\n")
+        raise ToolError("the connection broke", retry=True)
+
+    runtime = await open_runtime(order)
+    retrying = (event async for event in runtime.subscribe() if event.kind == "call.retrying")
+    async with fail_after(20):
+        batch = runtime.session("s").start_batch([ToolCall(name="order", arguments={"path": pipe.path})])
+        await anext(retrying)
+        resolved = await runtime.resolve(await pipe.line(), {"from": "outside"})
+        await clock.advance(10)
+        (outcome,) = await finished(batch, 20)
+    assert resolved.first
+    assert (outcome.status, outcome.value) == ("success", {"from": "outside"})

@@ -81,8 +81,10 @@ class ChildProcessExecutor:
         call, plan = self._call, self._call.plan
         described = None
         if plan.needs_context:
+            suspension = enter(call)
+            taken = suspension.key_taken  # by an earlier attempt
             described = describe(call) | {"completion_key": ActiveCallServices(call).wait_key("completion", "")}
-            enter(call).key_taken = False  # Until the child reports that the tool took it.
+            suspension.key_taken = taken  # else not until the child reports that the tool took it
         try:
             in_child = call.env.processes.run
             if crash_seams.tool_code is not None:  # Around the child: it is this process that is killed.
