@@ -39,11 +39,14 @@ class ToolPlan:
         "limit",
         "mode",
         "needs_context",
+        "repeats",
         "rerun",
         "tool",
     )
 
-    def __init__(self, tool: Tool, bucket: DeadlineBucket, limit: Limit | None, allowed_by: str | None) -> None:
+    def __init__(
+        self, tool: Tool, bucket: DeadlineBucket, limit: Limit | None, allowed_by: str | None, waits: bool
+    ) -> None:
         self.tool = tool
         self.mode = tool.mode
         self.invoke = tool.invoke
@@ -52,6 +55,8 @@ class ToolPlan:
         # None where they depend on the arguments.
         self.claims = tool.claims if isinstance(tool.claims, tuple) else None
         self.attempts = tool.definition.retry.attempts
+        # True where a call may run again in this process, and each attempt gets arguments of its own.
+        self.repeats = waits or self.attempts > 1
         self.rerun = tool.definition.on_crash == "rerun"
         self.bucket = bucket
         self.limit = limit
@@ -147,7 +152,9 @@ class BatchContext(Generic[CallT]):
     def plan(self, tool: Tool, timeout: float) -> ToolPlan:
         """Make the plan of a tool, whose attempts have so many seconds; it is in `plans` from then on."""
         bucket = self.env.deadlines.bucket(timeout)
-        plan = self.plans[tool] = ToolPlan(tool, bucket, self._tool_limit(tool), self.judge.allows_always(tool))
+        waits = self.policy.on_connection == "wait"
+        plan = ToolPlan(tool, bucket, self._tool_limit(tool), self.judge.allows_always(tool), waits)
+        self.plans[tool] = plan
         if self._enclose is not None:
             self._enclose(plan)
         return plan

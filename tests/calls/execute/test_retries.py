@@ -2,9 +2,11 @@
 
 import asyncio
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
+from uuid import uuid4
 
 import pytest
+from pydantic import AfterValidator, BaseModel, Field
 
 from tests.calls.execute.watching import ended, finished, of_call, record, take_all
 from tests.support import fail_after
@@ -13,7 +15,9 @@ from toolwright import (
     Policy,
     PolicyError,
     ReplaceArguments,
+    Request,
     RetryPolicy,
+    Rule,
     Tool,
     ToolCall,
     ToolContext,
@@ -540,6 +544,71 @@ async def test_each_attempt_gets_the_arguments_that_a_hook_put_in_place_of_the_m
     async with fail_after(5):
         await runtime.session("s").run_batch([ToolCall(name="flaky", arguments={"paths": ["/home"]})])
     assert seen == ["/tmp", "/tmp"]
+
+
+class Order(BaseModel):
+    number: str = Field(default_factory=lambda: uuid4().hex)
+
+
+@pytest.mark.promise("RETRY-02", "AUTH-03", "RUN-05")
+@pytest.mark.parametrize("where", ["on the loop", "on a thread"])
+async def test_rules_prepare_steps_and_attempts_see_the_same_defaults_that_a_function_made(open_runtime, where):
+    seen = []
+
+    def look(key: str, order: Order, paths: list[str]) -> None:
+        seen.append((key, order.number, tuple(paths)))
+        order.number = "changed"
+        paths.append("/etc/passwd")
+
+    def pay(
+        paths: list[str], key: Annotated[str, Field(default_factory=lambda: uuid4().hex)], order: Order | None = None
+    ) -> None:
+        look(key, order, paths)
+        raise ToolError("busy", retry=True)
+
+    async def pay_soon(
+        paths: list[str], key: Annotated[str, Field(default_factory=lambda: uuid4().hex)], order: Order | None = None
+    ) -> None:
+        pay(paths, key, order)
+
+    def rule(request: Request) -> bool:
+        look(**request.arguments)
+        return False
+
+    made = tool(
+        pay if where == "on a thread" else pay_soon,
+        name="pay",
+        idempotent=True,
+        retry=RetryPolicy(attempts=2, base_delay=0, jitter=0),
+        prepare=lambda arguments, call: look(**arguments),
+    )
+    runtime = await open_runtime(made, policy=Policy(rules=[Rule("deny", "pay", when=rule), Rule("ask", when=rule)]))
+    arguments = {"paths": ["/home"], "order": {}}
+    async with fail_after(5):
+        await runtime.session("s").run_batch([ToolCall(name="pay", arguments=arguments)])
+    assert len(seen) == 5  # two rules, a prepare step, two attempts
+    assert len(set(seen)) == 1
+    assert seen[0][2] == ("/home",)
+
+
+@pytest.mark.promise("RETRY-02")
+async def test_arguments_that_cannot_be_copied_are_read_again_for_each_attempt(open_runtime):
+    class Handle(list):
+        def __deepcopy__(self, memo):
+            raise TypeError("a handle cannot be copied")
+
+    seen = []
+
+    @tool(idempotent=True, retry=RetryPolicy(attempts=2, base_delay=0, jitter=0))
+    async def work(paths: Annotated[list[str], AfterValidator(Handle)]) -> None:
+        seen.append(tuple(paths))
+        paths.append("/etc/passwd")
+        raise ToolError("busy", retry=True)
+
+    runtime = await open_runtime(work)
+    async with fail_after(5):
+        await runtime.session("s").run_batch([ToolCall(name="work", arguments={"paths": ["/home"]})])
+    assert seen == [("/home",), ("/home",)]
 
 
 @pytest.mark.promise("RETRY-01")

@@ -42,7 +42,7 @@ from toolwright.calls.execute.retry import before_another
 from toolwright.calls.execute.timeout import end_queue_time, limit_queue
 from toolwright.calls.failures import deadlocked, internal
 from toolwright.calls.finalise.finalise import finish, settle
-from toolwright.calls.prepare.prepare import restore_arguments
+from toolwright.calls.prepare.prepare import own_arguments
 from toolwright.calls.quick_fields import quick_fields
 from toolwright.calls.schedule.admission import Admission, Limit, Ticket
 from toolwright.calls.schedule.claim_index import ClaimIndex
@@ -298,10 +298,11 @@ def run_calls() -> Runner:
             call.phase = RUNNING
             call.ran = True
             try:
+                arguments = own_arguments(call, plan.tool) if plan.repeats else call.arguments
                 if plan.direct is not None:
-                    made = plan.direct(**call.arguments)  # type: ignore[arg-type]
+                    made = plan.direct(**arguments)  # type: ignore[arg-type]
                 else:
-                    made = plan.invoke(call.arguments, make_context(call) if plan.needs_context else None)  # type: ignore[arg-type]
+                    made = plan.invoke(arguments, make_context(call) if plan.needs_context else None)  # type: ignore[arg-type]
                 result = yield from made if type(made) is CoroutineType else _awaited(made)
             except BaseException as error:  # the tool's code: whatever it raises ends only this call
                 result = meaning(call, error)
@@ -322,7 +323,7 @@ def run_calls() -> Runner:
                 give(call, outcome)
         if call.in_task:
             return
-        call = made = result = outcome = None  # Nothing is kept until the next one comes.
+        call = made = result = outcome = arguments = None  # Nothing is kept until the next one comes.
         call = yield ENDED
 
 
@@ -375,8 +376,6 @@ async def _finish(call: ActiveCall, result: Any) -> None:
     """Try again where that helps, then give the call its outcome, unless that comes later."""
     while type(result) in NOT_THE_LAST and (pause := before_another(call, result)) is not None:
         ended = await pause
-        if ended is None:  # The last attempt may have changed its arguments.
-            ended = restore_arguments(call, call.plan.tool)
         if ended is not None:
             result = ended
             break
@@ -416,7 +415,7 @@ async def _run_again(call: ActiveCall) -> object:
     if plan.mode != "async":
         return await _run_outside_the_loop(call)
     start_time(call)
-    return await plan.invoke(call.arguments or {}, make_context(call) if plan.needs_context else None)
+    return await plan.invoke(own_arguments(call, plan.tool), make_context(call) if plan.needs_context else None)
 
 
 def _run_outside_the_loop(call: ActiveCall) -> Coroutine[Any, Any, Any]:

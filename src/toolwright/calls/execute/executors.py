@@ -15,6 +15,7 @@ from toolwright.calls.execute.enclose import attempt_of
 from toolwright.calls.failures import NotBegun
 from toolwright.calls.pools.process_messages import Key, Progress, Report, Status
 from toolwright.calls.pools.process_pool import Child
+from toolwright.calls.prepare.prepare import own_arguments
 from toolwright.calls.suspend.context_services import ActiveCallServices, describe, make_context
 from toolwright.calls.suspend.suspend import enter
 from toolwright.crash_seams import crash_seams
@@ -34,7 +35,8 @@ class ThreadExecutor:
     async def run(self) -> object:
         call, plan = self._call, self._call.plan
         context = make_context(call) if plan.needs_context else None
-        function = functools.partial(plan.invoke, call.arguments or {}, context)
+        arguments = own_arguments(call, plan.tool) if plan.repeats else call.arguments or {}
+        function = functools.partial(plan.invoke, arguments, context)
         self._future = call.env.threads.run(
             function, self._begins, beyond=call.ticket is not None and call.ticket.parent is not None
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import re
 from collections.abc import Mapping
@@ -206,35 +207,33 @@ def validate(prepared: PreparedCall, tool: Tool) -> Failure | None:
     """Check `raw` against the tool and fill in `arguments`; a failure lists every problem."""
     if tool.screen is not None and (failure := _screened(prepared, tool)) is not None:
         return failure
-    return _read_values(prepared, tool)
-
-
-def own_arguments(prepared: PreparedCall, tool: Tool) -> dict[str, Any]:
-    """Arguments equal to those of a call, for code that must not change them: nothing that can be changed is shared.
-
-    Raises:
-        Exception: the validation of the tool, which accepted the same arguments before, did not do so again.
-    """
-    arguments = prepared.arguments or {}
-    return tool.validate(prepared.raw) if can_change(arguments) else dict(arguments)
-
-
-def can_change(arguments: Mapping[str, Any]) -> bool:
-    """True when code that is given these arguments could change one of them: a list, an object, or the like."""
-    return not _UNCHANGEABLE.issuperset(map(type, arguments.values()))
-
-
-def restore_arguments(prepared: PreparedCall, tool: Tool) -> Failure | None:
-    """Read the arguments of a call again, where its tool could have changed those that it got."""
-    return _read_values(prepared, tool) if can_change(prepared.arguments or {}) else None
-
-
-def _read_values(prepared: PreparedCall, tool: Tool) -> Failure | None:
     try:
         prepared.arguments = tool.validate(prepared.raw)
     except BaseException as error:  # a validator may be a tool's code
         return rejected(tool.name, error)
     return None
+
+
+def own_arguments(prepared: PreparedCall, tool: Tool) -> dict[str, Any]:
+    """Arguments equal to those of a call, for code that must not change them: nothing that can be changed is shared.
+
+    They are copied: reading the JSON again could give other values, where a function makes a default.
+
+    Raises:
+        Exception: a value that cannot be copied was read again, and the validation of the tool refused it this time.
+    """
+    arguments = prepared.arguments or {}
+    if not can_change(arguments):
+        return dict(arguments)
+    try:
+        return copy.deepcopy(arguments)
+    except Exception:  # the code of a value's class
+        return tool.validate(prepared.raw)
+
+
+def can_change(arguments: Mapping[str, Any]) -> bool:
+    """True when code that is given these arguments could change one of them: a list, an object, or the like."""
+    return not _UNCHANGEABLE.issuperset(map(type, arguments.values()))
 
 
 def _screened(entry: PreparedCall, tool: Tool) -> Failure | None:
