@@ -7,7 +7,7 @@ import pytest
 
 from tests.http.client import opened
 from tests.support import fail_after
-from toolwright import Runtime, tool
+from toolwright import App, Policy, Runtime, tool
 
 
 @pytest.mark.promise("UI-01")
@@ -59,3 +59,39 @@ async def test_a_batch_names_the_call_of_another_program_that_it_waits_for(file:
         await theirs
         await ours
     assert [(one["call_id"], one["waited_for"]) for one in shown["calls"]] == [("ours", ["theirs"])]
+
+
+@pytest.mark.promise("UI-01")
+async def test_a_batch_names_the_limit_that_a_call_waited_for(file: Path) -> None:
+    @tool(readonly=True)
+    async def look(shelf: int) -> int:
+        await asyncio.sleep(0)
+        return shelf
+
+    calls = [{"name": "look", "id": f"c{shelf}", "arguments": {"shelf": shelf}} for shelf in range(3)]
+    app = App(tools=[look], policy=Policy(max_concurrency=2))
+    async with opened(store=file, app=app) as client:
+        done = (await client.post("/v1/sessions/s1/batches", json={"calls": calls})).json()
+        shown = (await client.get(f"/v1/batches/{done['batch']}")).json()
+    assert [one["waited_for"] for one in shown["calls"]] == [[], [], ["a slot of the batch"]]
+
+
+@pytest.mark.promise("UI-01")
+async def test_a_batch_says_when_a_readonly_call_began_that_still_runs(file: Path) -> None:
+    inside, leave = asyncio.Event(), asyncio.Event()
+
+    @tool(readonly=True)
+    async def look() -> str:
+        inside.set()
+        await leave.wait()
+        return "seen"
+
+    async with fail_after(20), opened([look], file) as client:
+        batch = client.runtime.session("s1").start_batch([{"id": "c1", "name": "look"}])
+        await inside.wait()
+        (shown,) = (await client.get(f"/v1/batches/{batch.id}")).json()["calls"]
+        leave.set()
+        await batch
+        (ended,) = (await client.get(f"/v1/batches/{batch.id}")).json()["calls"]
+    assert shown["finished_at"] is None
+    assert shown["started_at"] == ended["started_at"] is not None

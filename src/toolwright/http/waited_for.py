@@ -1,7 +1,9 @@
-"""Why the calls of a batch waited. Owns naming the earlier calls that they had conflicts with, from what is stored.
+"""Why the calls of a batch waited. Owns naming the earlier calls that they had conflicts with, from what is stored, and
+finding what the log of this process knows of them.
 
-The schedule knows it while it runs calls, and stores nothing of it. It follows from the claims of the calls, which
-their tools and arguments give, and from when each started and ended.
+The schedule knows the reason while it runs calls, and stores nothing of it. Conflicts follow from the claims of the
+calls, which their tools and arguments give, and from when each started and ended. Only the log of the process that ran
+a call knows that it waited for a limit.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 
 from toolwright import jsonx
+from toolwright.calls.record import CallRecord, MemoryCallLog
 from toolwright.calls.schedule.claim_index import overlap
 from toolwright.stores.contracts.inspection import PastCall
 from toolwright.tools.claims import Claim
@@ -22,6 +25,18 @@ _LOOK = 64
 """How many calls that ended shortly before another started are compared with it."""
 _AT_ONCE = 0.001
 """Seconds within which a call starts that waited for nothing."""
+
+
+def recorded(log: object, calls: Sequence[PastCall]) -> dict[str, CallRecord]:
+    """By call id, what the log of this process says of the calls of a batch; it may have none of them."""
+    if not isinstance(log, MemoryCallLog) or not log.records:
+        return {}
+    first, ends = calls[0], [call.finished_at for call in calls]
+    if all(at is not None and at < log.records[0].queued_at for at in ends):
+        return {}  # the whole log is newer; do not go through it
+    key = first.key
+    found = log.query(session=key.session, batch=first.batch, scope=key.scope, limit=len(calls))
+    return {record.call_id: record for record in found}
 
 
 def waited_for(calls: Sequence[PastCall], tools: Mapping[str, Tool]) -> dict[str, tuple[str, ...]]:

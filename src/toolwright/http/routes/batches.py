@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.calls.batch import Batch
+from toolwright.calls.record import CallRecord
 from toolwright.http.answers import JsonAnswer
 from toolwright.http.batch_cancels import cancels_of
 from toolwright.http.blocked_batches import NAMED, EarlierCall, blocked_calls, settle, waiting_elsewhere
@@ -20,7 +21,7 @@ from toolwright.http.cursors import Page, PageQuery, page_from, read_cursor
 from toolwright.http.operations import LONGEST_ID, SESSION, Id, Operation, OtherAnswer, ServiceRequest
 from toolwright.http.outcome_json import outcomes_json
 from toolwright.http.problems import Problem, invalid, not_found
-from toolwright.http.waited_for import waited_for
+from toolwright.http.waited_for import recorded, waited_for
 from toolwright.runtime.runtime import history_of
 from toolwright.stores.contracts.inspection import PastBatch, PastCall
 from toolwright.tools.call import ToolCall
@@ -81,8 +82,9 @@ class CallInBatch(CallShown, frozen=True, kw_only=True):
     """A call of a batch."""
 
     waited_for: list[str]
-    """The ids of the calls before it that it waited for, as far as its tool is known here: those that ended last. While
-    it is blocked by a call of an earlier batch that waits for something outside: that one."""
+    """What it waited for before it ran: the ids of earlier calls, those that ended last first, or the name of a limit,
+    such as "a slot of the batch". Of calls that ran in another process no limit is known, and earlier calls only where
+    their tools are. While it is blocked by a call of an earlier batch that waits for something outside: that one."""
 
 
 class BatchShown(Struct, frozen=True):
@@ -256,7 +258,9 @@ async def list_batches(request: ServiceRequest[None, PageQuery]) -> dict[str, An
 async def get_batch(request: ServiceRequest[None, WhichBatch]) -> dict[str, Any]:
     """A batch with its calls."""
     calls = await _calls_of(request, request.query)
-    first, reasons = calls[0], waited_for(calls, request.runtime.tools.snapshot())
+    first, records = calls[0], recorded(request.runtime.log, calls)
+    reasons = {id: record.waited_for for id, record in records.items()}
+    reasons |= waited_for(calls, request.runtime.tools.snapshot())
     if any(call.outcome is None for call in calls):
         batches = request.runtime.session(first.key.session).batches
         for one in _running(batches, first):
@@ -268,8 +272,19 @@ async def get_batch(request: ServiceRequest[None, WhichBatch]) -> dict[str, Any]
         "session": first.key.session,
         "scope": first.key.scope,
         "status": "unfinished" if any(call.outcome is None for call in calls) else "done",
-        "calls": [{**call_json(call), "waited_for": reasons.get(call.key.call_id, ())} for call in calls],
+        "calls": [
+            {**call_json(_as_recorded(call, records)), "waited_for": reasons.get(call.key.call_id, ())}
+            for call in calls
+        ],
     }
+
+
+def _as_recorded(call: PastCall, records: Mapping[str, CallRecord]) -> PastCall:
+    """A call with the instant of its start: that of a readonly tool is stored with the outcome, and not before."""
+    record = records.get(call.key.call_id)
+    if call.started_at is not None or record is None or record.started_at is None:
+        return call
+    return replace(call, started_at=record.started_at)
 
 
 async def cancel_batch(request: ServiceRequest[Cancel, WhichBatch]) -> dict[str, Any]:

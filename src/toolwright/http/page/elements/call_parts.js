@@ -50,7 +50,7 @@ function times(call) {
   const running = started === null ? 0 : (ended - started) / 1000;
   if (person) parts.push(["waiting for a person", person, "wait"]);
   if (claim > 0.0005) parts.push([`waiting for ${call.waited_for.slice(0, 2).join(", ")}`, claim, "queue"]);
-  else if (before - person > 0.0005) parts.push(["queued, waiting for a slot", before - person, "queue"]);
+  else if (before - person > 0.0005) parts.push(["queued", before - person, "queue"]);
   if (outside) parts.push(["waiting for something outside", outside, "wait"]);
   if (started !== null) parts.push(["running", Math.max(0, running - outside - (call.started_at && person && before < person ? person : 0)), call.outcome?.failure ? "bad" : "run"]);
   const total = parts.reduce((sum, [, seconds]) => sum + seconds, 0) || 1;

@@ -194,7 +194,7 @@ function why(call, rows, byId) {
   if (call.waits_for?.length) return `for ${waitWords(call.waits_for)}`;
   const names = call.waited_for ?? [];
   if (names.length === 0) return "";
-  if (names.length < 3) return `for ${names.map((name) => brief(name, 20)).join(" and ")}`;
+  if (names.length < 3) return `for ${names.map((name) => (byId.has(name) ? brief(name, 20) : brief(name, 60))).join(" and ")}`;
   const start = instant(call.started_at) ?? Infinity;
   let best = names[0];
   let ended = -Infinity;

@@ -28,7 +28,7 @@ element("tw-batch", (self, life) => {
       if (index === undefined) return batch.refresh();
       if (event.kind === "call.started") calls[index] = { ...calls[index], status: "running", started_at: event.at };
       else if (event.kind === "call.finished")
-        calls[index] = { ...calls[index], status: event.status, finished_at: event.at, queue_time: event.queue_time, run_time: event.run_time, outcome: event.outcome ?? calls[index].outcome ?? {} };
+        calls[index] = finished(calls[index], event);
       else return;
       changed.add(event.call_id);
       life.update();
@@ -75,6 +75,21 @@ element("tw-batch", (self, life) => {
     ];
   };
 });
+
+/** A call as the event of its end tells it. Its start may have been before the page began to listen. */
+function finished(call, event) {
+  const started = event.run_time ? new Date(instant(event.at) - event.run_time * 1000).toISOString() : null;
+  return {
+    ...call,
+    status: event.status,
+    started_at: call.started_at ?? started,
+    finished_at: event.at,
+    queue_time: event.queue_time,
+    run_time: event.run_time,
+    waited_for: call.waited_for?.length ? call.waited_for : (event.waited_for ?? []),
+    outcome: event.outcome ?? call.outcome ?? {},
+  };
+}
 
 function summary(calls) {
   let [start, end, work] = [Infinity, -Infinity, 0];
