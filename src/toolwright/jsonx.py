@@ -40,10 +40,15 @@ def dump_model(model: Any) -> object:
     try:
         return model.model_dump(mode="json")
     except ValueError:  # pydantic does not know something inside
-        return model.model_dump(mode="json", fallback=_builtin_form)
+        return model.model_dump(mode="json", fallback=builtin_form)
 
 
-def _builtin_form(value: object) -> object:
+def builtin_form(value: object) -> object:
+    """The plain data of a value that pydantic does not know, such as an image.
+
+    Raises:
+        TypeError: it has none.
+    """
     return msgspec.to_builtins(value, enc_hook=known_form)
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice, takewhile
 from typing import Any, TypeAlias
 
 from toolwright import jsonx
@@ -22,6 +22,8 @@ Source: TypeAlias = Mapping[str, Any] | AnyEvent | ModelAnswer | ToolOutcome | T
 """The data of an event: a mapping, or a value that it is made of when somebody reads it."""
 LONGEST_TEXT = 2_000
 """Characters of the text of an outcome in an event; the history has all of it."""
+END = "turn.ended"
+"""The kind of the last event of a turn."""
 NESTED = "agent."
 """Prefix of the kinds of a sub-agent's events in the log of the turn above it."""
 MOST = 20_000
@@ -43,6 +45,8 @@ class TurnLog:
         self._clock = clock
         self._events: deque[tuple[int, float, str, Source]] = deque()
         self._unwritten = 0
+        self._hidden: int | None = None
+        """The number of the last event of the turn, while it is not known that its end is written."""
         self._waiters: list[asyncio.Future[None]] = []
         self.followers = 0
         self.has_handle = False
@@ -93,10 +97,24 @@ class TurnLog:
         """Add the event of a call."""
         self.add(event.kind, event)
 
+    def add_end(self, outcome: TurnOutcome) -> None:
+        """Add the last event, which is written with the end of the turn; followers are shown it by `end`."""
+        self.last += 1
+        self._hidden = self.last
+        self._events.append((self.last, self._clock.now(), END, outcome))
+        if self.stored:
+            self._unwritten += 1
+
     def end(self) -> None:
         """No event follows; followers that wait are told."""
+        number, self._hidden = self._hidden, None
+        if number is not None and self._above is not None:
+            self._above.add(NESTED + END, {**_data(self._end_of(number)[3]), **self._about})
         self.ended = True
         self.wake()
+
+    def _end_of(self, number: int) -> tuple[int, float, str, Source]:
+        return next(event for event in reversed(self._events) if event[0] == number)
 
     def leave(self) -> None:
         """This process has left the turn; followers that wait are told."""
@@ -108,14 +126,17 @@ class TurnLog:
         return number >= self.last or (bool(self._events) and self._events[0][0] <= number + 1)
 
     def after(self, number: int) -> list[TurnEvent]:
-        """The events beyond a number that are remembered here."""
+        """The events beyond a number that are remembered here, and that followers may be shown."""
         events = self._events
         skipped = 0
         for entry in events:
             if entry[0] > number:
                 break
             skipped += 1
-        return [TurnEvent(each, at, kind, _data(data)) for each, at, kind, data in islice(events, skipped, None)]
+        shown: Iterable[tuple[int, float, str, Source]] = islice(events, skipped, None)
+        if self._hidden is not None:
+            shown = takewhile(lambda entry: entry[0] != self._hidden, shown)
+        return [TurnEvent(each, at, kind, _data(data)) for each, at, kind, data in shown]
 
     def changed(self) -> asyncio.Future[None]:
         """Done when there is another event, or the end."""
@@ -140,16 +161,31 @@ class TurnLog:
         """How many events the store does not have."""
         return self._unwritten
 
+    @property
+    def written(self) -> int:
+        """The number up to which all events were taken to be written."""
+        return self._events[-self._unwritten][0] - 1 if self._unwritten else self.last
+
     def take(self) -> EventChunk | None:
         """The events that are to be written next, as one row; None if there are none."""
         if not self._unwritten:
             return None
+        while len(self._events) - self._unwritten > REMEMBERED:
+            self._events.popleft()
         events = list(islice(self._events, len(self._events) - self._unwritten, None))
         self._unwritten = 0
-        while len(self._events) > REMEMBERED:
-            self._events.popleft()
         data = [{"number": each, "at": at, "kind": kind, "data": _data(data)} for each, at, kind, data in events]
         return EventChunk(self.last, jsonx.encode(data))
+
+    def put_back(self, written: int) -> None:
+        """What was taken beyond a number was not written: it is to be taken again, without the end of the turn."""
+        if self._hidden is not None:
+            self._events.remove(self._end_of(self._hidden))
+            if self._hidden == self.last:
+                self.last -= 1
+            self._hidden = None
+        if self.stored:
+            self._unwritten = sum(number > written for number, *_ in self._events)
 
 
 def _data(data: Source) -> Mapping[str, Any]:

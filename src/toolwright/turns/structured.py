@@ -54,6 +54,22 @@ class AnswerForm:
         """
         return self._read_json(jsonx.encode(value).decode())
 
+    def stored(self, value: object, text: str) -> bytes:
+        """A value that was read from this text as the outcome of its turn stores it: as plain JSON.
+
+        Raises:
+            ValueError: it cannot be stored, such as one that is nested too deeply; the message is for the model.
+        """
+        plain = value
+        if self._adapter is not None:
+            try:
+                plain = self._adapter.dump_python(
+                    value, mode="json", by_alias=True, warnings=False, fallback=jsonx.builtin_form
+                )
+            except Exception:  # the type has a serializer of its own, or has no form in JSON
+                plain = json.loads(_without_fence(text))
+        return jsonx.encode([plain])[1:-1]  # in a list, since it is one level deeper in the outcome
+
     def _read_json(self, text: str) -> object:
         if self._adapter is not None:
             try:

@@ -847,11 +847,12 @@ class TurnRun:
             return await self._end("answered", images=answer.images)
         try:
             value = form.read(answer.text)
+            plain = form.stored(value, answer.text)
         except ValueError as error:
             self._units.append(stored.note(f"The answer is not usable: {error}. Answer again.", self.id))
             self._log.add("answer.refused", {"reason": str(error)})
             return None
-        return await self._end("answered", value=value)
+        return await self._end("answered", plain, value=value)
 
     @property
     def _is_cancelled(self) -> bool:
@@ -877,12 +878,12 @@ class TurnRun:
             return await self._end("failed", code="timeout", reason=reason)
         return await self._end("out_of_budget", limit=kind, reason=f"The budget of {kind} is used up")
 
-    async def _end(self, status: TurnStatus, **told: Any) -> TurnOutcome:
+    async def _end(self, status: TurnStatus, plain: bytes | None = None, **told: Any) -> TurnOutcome:
+        """Write the end of the turn, and show it to its followers after that. `plain` is the value as JSON."""
         self.end = status
         outcome = self._outcome(status, **told)
-        self._log.add("turn.ended", outcome)
         try:
-            await self._write(status, outcome)
+            await self._write(status, outcome, plain)
         except ServiceError as error:  # such as no room for another message
             outcome = self._outcome("failed", code=error.code, reason=str(error))
             await self._write("failed", outcome)
@@ -905,13 +906,24 @@ class TurnRun:
             **told,
         )
 
-    async def _write(self, state: TurnState, outcome: TurnOutcome | None = None) -> None:
-        if not await self._submit(state, outcome):
-            raise self._lost()
+    async def _write(self, state: TurnState, outcome: TurnOutcome | None = None, plain: bytes | None = None) -> None:
+        """Write the state of the turn. When it is not written, its events are written with the next state."""
+        written = self._log.written
+        try:
+            if not await self._submit(state, outcome, plain):
+                raise self._lost()
+        except BaseException:
+            self._log.put_back(written)
+            raise
 
-    def _submit(self, state: TurnState, outcome: TurnOutcome | None = None) -> Awaitable[bool]:
+    def _submit(self, state: TurnState, outcome: TurnOutcome | None, plain: bytes | None) -> Awaitable[bool]:
         """Ask the store to write the state of the turn, with the units that are complete."""
         progress = self._progress
+        encoded: bytes | None = None
+        if outcome is not None:
+            value = outcome.value if plain is None else msgspec.Raw(plain)
+            encoded = jsonx.encode(replace(outcome, calls=(), value=value))
+            self._log.add_end(outcome)  # Not before: without an outcome that can be written there is no end.
         self._advances += 1
         advance = Advance(
             id=self.id,
@@ -925,7 +937,7 @@ class TurnRun:
             answer=self._stored_answer,
             messages=self._units,
             events=self._log.take(),
-            outcome=None if outcome is None else jsonx.encode(replace(outcome, calls=())),
+            outcome=encoded,
         )
         self._units = []
         return self._setting.store.advance(advance, self._core.shared.quotas.messages)

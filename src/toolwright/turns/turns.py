@@ -1226,7 +1226,7 @@ class Turn:
         if form is None or outcome.status != "answered" or (local is not None and local.form is form):
             return outcome
         try:
-            value = form.read(outcome.text) if outcome.value is None else form.read_value(outcome.value)
+            value = _value(form, outcome)
         except ValueError as error:
             raise TurnError(
                 f"The turn {self.id!r} has an answer of another form: {error}; ask with the form that it was asked for",
@@ -1394,6 +1394,22 @@ class Turn:
         if record is None:
             raise TurnError(f"The turn {self.id!r:.200} is no longer there", "not_found")
         return record
+
+
+def _value(form: AnswerForm, outcome: TurnOutcome) -> object:
+    """The value of an answer in a form. Not every value can be read again from its JSON, but from the model's text.
+
+    Raises:
+        ValueError: it has another form.
+    """
+    if form.is_text and outcome.value is not None:
+        return form.read_value(outcome.value)
+    try:
+        return form.read(outcome.text)
+    except ValueError:
+        if outcome.value is None:
+            raise
+        return form.read_value(outcome.value)
 
 
 async def _follow_here(turns: Turns, events: TurnLog, after: int) -> AsyncIterator[TurnEvent]:
