@@ -10,11 +10,12 @@ import pytest
 from pydantic import AnyUrl, BaseModel, Field, SecretStr, field_serializer
 
 from tests.support import fail_after
-from toolwright import Runtime, StoreError, TurnOutcome
+from toolwright import Runtime, StoreError, TurnError, TurnOutcome
 from toolwright.stores.contracts.sessions import Quota, Quotas
 from toolwright.stores.contracts.turns import ENDED, Advance
 from toolwright.stores.sqlite.store import SqliteStore
-from toolwright.testing import ScriptedModel
+from toolwright.testing import FunctionModel, ScriptedModel
+from toolwright.tools.model import UserMessage
 
 
 class Host(BaseModel):
@@ -162,6 +163,79 @@ async def test_followers_are_not_shown_an_end_that_was_not_written(file, open_ru
         assert (await again).status == "answered"
     assert kinds.count("turn.ended") == 1
     assert kinds[-1] == "turn.ended"
+
+
+@pytest.mark.promise("TURN-11")
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_message_that_comes_while_the_answer_is_written_reaches_the_model(file, open_runtime, elsewhere):
+    held = HeldEnd(file)
+    model = ScriptedModel(["Done.", "Fait."])
+    runtime = await open_runtime(held.store, model=model)
+    other = await open_runtime(file, model=model) if elsewhere else runtime
+    turn = await runtime.session("s").start_turn("Go.", id="t")
+    async with fail_after(10):
+        await held.asked.wait()
+        await (await other.turn("t")).steer("In French.")
+        held.go.set()
+        told = await followed(turn)
+        outcome = await turn
+    assert (outcome.status, outcome.text, outcome.model_calls) == ("answered", "Fait.", 2)
+    assert model.requests[1].messages[-1] == UserMessage("In French.")
+    kinds = [kind for _, kind, _ in told if kind.startswith("turn.")]
+    assert kinds == ["turn.started", "turn.steered", "turn.ended"]
+    contents = [message.content for message in await runtime.session("s").messages.list()]
+    assert [each if isinstance(each, str) else each["text"] for each in contents] == [
+        "Go.",
+        "Done.",
+        "In French.",
+        "Fait.",
+    ]
+    with pytest.raises(TurnError, match="has ended"):
+        await turn.steer("Too late.")
+
+
+@pytest.mark.promise("TURN-11")
+@pytest.mark.parametrize("ticks", range(12))
+async def test_a_message_is_refused_or_reaches_the_model_whenever_it_comes(place, open_runtime, ticks):
+    answering = asyncio.Event()
+    seen: list[str] = []
+
+    async def model(request: Any) -> str:
+        seen.append(request.messages[-1].text)
+        answering.set()
+        return "Done."
+
+    runtime = await open_runtime(place, model=FunctionModel(model))
+    turn = await runtime.session("s").start_turn("Go.")
+    async with fail_after(10):
+        await answering.wait()
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        try:
+            await turn.steer("Stop.")
+            taken = True
+        except TurnError:  # it has ended
+            taken = False
+        assert (await turn).status == "answered"
+    assert seen == (["Go.", "Stop."] if taken else ["Go."])
+
+
+@pytest.mark.promise("TURN-11", "TURN-05")
+@pytest.mark.parametrize("steered", [False, True])
+async def test_cancelling_while_the_answer_is_written_says_how_the_turn_ends(file, open_runtime, steered):
+    held = HeldEnd(file)
+    runtime = await open_runtime(held.store, model=ScriptedModel(["Done.", "Fait."]))
+    turn = await runtime.session("s").start_turn("Go.", id="t")
+    async with fail_after(10):
+        await held.asked.wait()
+        if steered:
+            await turn.steer("In French.")
+        cancelling = asyncio.ensure_future(turn.cancel("enough"))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        held.go.set()
+        taken, outcome = await cancelling, await turn
+    assert (taken, outcome.status) == ((True, "cancelled") if steered else (False, "answered"))
 
 
 @pytest.mark.promise("TURN-07")

@@ -270,7 +270,9 @@ class TurnClient(Protocol):
         ...
 
     async def steer(self, message: str, *, when: Delivery = "next_model_call") -> None:
-        """Send a message while the turn runs: to its next model call, or as the next turn."""
+        """Send a message while the turn runs: to its next model call, or as the next turn.
+
+        It is not delivered when the turn ends before its next model call without an answer."""
         ...
 
     async def cancel(self, reason: str = ...) -> bool:

@@ -24,6 +24,7 @@ from toolwright.stores.contracts.turns import (
     StoredMessage,
     TurnRecord,
     TurnSignals,
+    TurnSteered,
     is_cancelled_so,
 )
 
@@ -42,6 +43,8 @@ class MemoryTurnStore:
         self._unwritten: dict[str, builtins.list[Sequence[NewMessage]]] = {}
         """For each session the units that its messages do not have yet, in order."""
         self._steering: dict[str, dict[tuple[float, str], Steering]] = {}
+        self._ending: set[str] = set()
+        """The turns whose last messages are being appended: they are no longer steered."""
         self._ended: builtins.list[str] = []
 
     async def add(self, new: NewTurn, quota: Quota) -> TurnRecord:
@@ -141,12 +144,19 @@ class MemoryTurnStore:
             return False
         if turn.ended_at is not None or advance.number <= turn.advances:
             return advance.number == turn.advances
+        if advance.steered is not None and (await self.signals(advance.id, advance.steered)).steering:
+            raise TurnSteered(advance.id)
         session = turn.session
         if advance.messages:
             self._unwritten.setdefault(session, []).append(advance.messages)
         ended = advance.state in ENDED
         if (ended or advance.state == "waiting") and session in self._unwritten:
-            await self._write(session, self._unwritten.pop(session), advance.at, quota)
+            if ended:
+                self._ending.add(advance.id)
+            try:
+                await self._write(session, self._unwritten.pop(session), advance.at, quota)
+            finally:
+                self._ending.discard(advance.id)
         self._turns[advance.id] = replace(
             self._turns[advance.id],
             advances=advance.number,
@@ -213,7 +223,7 @@ class MemoryTurnStore:
 
     async def steer(self, id: str, text: str, at: float) -> bool:
         turn = self._turns.get(id)
-        if turn is None or turn.ended_at is not None:
+        if turn is None or turn.ended_at is not None or id in self._ending:
             return False
         sent = self._steering.setdefault(id, {})
         sent.setdefault((at, text), Steering(len(sent) + 1, text))

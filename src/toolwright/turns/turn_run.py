@@ -33,7 +33,7 @@ from toolwright.session.core import SessionCore
 from toolwright.session.services.spilled_outputs import save_output
 from toolwright.stores.contracts.journal import CallKey, Ended
 from toolwright.stores.contracts.sessions import NewMessage
-from toolwright.stores.contracts.turns import TURN_SCOPE, Advance, TurnRecord, TurnStore
+from toolwright.stores.contracts.turns import TURN_SCOPE, Advance, TurnRecord, TurnSteered, TurnStore
 from toolwright.stores.contracts.waits import WaitKey
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import (
@@ -188,6 +188,8 @@ class TurnRun:
         self._stopped: tuple[StopKind, str] | None = None
         self.end: TurnStatus | None = None
         """How it ends, from the instant at which that is decided."""
+        self.answering: asyncio.Future[None] | None = None
+        """While its answer is being written: done when that is its end, or when it goes on with another message."""
         self.batch: Batch | None = None
         """The batch of the recorded answer, while it has unfinished calls."""
         self.change: asyncio.Future[None] | None = None
@@ -837,14 +839,9 @@ class TurnRun:
             return await self._end("failed", code="truncated", reason="The answer was cut at its longest length")
         if not answer.text.strip() and not answer.images:
             return await self._end("failed", code="empty_answer", reason=EMPTY)
-        steered = await self._is_steered()
-        if self._is_cancelled:
-            return await self._end_stopped()
-        if steered:
-            return None
         form = self._setting.form
         if form is None:
-            return await self._end("answered", images=answer.images)
+            return await self._end_answered(images=answer.images)
         try:
             value = form.read(answer.text)
             plain = form.stored(value, answer.text)
@@ -852,20 +849,26 @@ class TurnRun:
             self._units.append(stored.note(f"The answer is not usable: {error}. Answer again.", self.id))
             self._log.add("answer.refused", {"reason": str(error)})
             return None
-        return await self._end("answered", plain, value=value)
+        return await self._end_answered(plain, value=value)
 
     @property
     def _is_cancelled(self) -> bool:
         return self._stopped is not None and self._stopped[0] == "cancelled"
 
-    async def _is_steered(self) -> bool:
-        """True when a message was sent to the turn that the model has not seen: it is asked again with that."""
-        if not self.signalled and not self._setting.durable:
-            return False
-        self.signalled = bool((await self._setting.store.signals(self.id, self._progress.steered)).steering)
-        return self.signalled
-
     # --- the end
+
+    async def _end_answered(self, plain: bytes | None = None, **told: Any) -> TurnOutcome | None:
+        """End the turn with its answer; None when it was sent a message meanwhile, with which the model is asked."""
+        units = self._units
+        self.answering = asyncio.get_running_loop().create_future()
+        try:
+            return await self._end("answered", plain, **told)
+        except TurnSteered:
+            self.end, self._units, self.signalled = None, units, True
+            return None
+        finally:
+            self.answering.set_result(None)
+            self.answering = None
 
     async def _end_stopped(self) -> TurnOutcome:
         assert self._stopped is not None
@@ -884,6 +887,8 @@ class TurnRun:
         outcome = self._outcome(status, **told)
         try:
             await self._write(status, outcome, plain)
+        except TurnSteered:
+            raise
         except ServiceError as error:  # such as no room for another message
             outcome = self._outcome("failed", code=error.code, reason=str(error))
             await self._write("failed", outcome)
@@ -938,6 +943,7 @@ class TurnRun:
             messages=self._units,
             events=self._log.take(),
             outcome=encoded,
+            steered=progress.steered if state == "answered" else None,
         )
         self._units = []
         return self._setting.store.advance(advance, self._core.shared.quotas.messages)

@@ -244,6 +244,11 @@ class SessionTurns:
         self.stop(id, reason)
         return True
 
+    async def answer_known(self, id: str) -> None:
+        """Wait while the answer of a turn is being written here: it may be its end, or not."""
+        while (local := self._local.get(id)) is not None and local.run is not None and local.run.answering is not None:
+            await asyncio.wait({local.run.answering})
+
     def signalled(self, id: str, reason: str | None) -> None:
         """The turn of an id is to stop, for a reason, or was steered."""
         if reason is not None:
@@ -1330,6 +1335,9 @@ class Turn:
     async def steer(self, message: str, *, when: Delivery = "next_model_call") -> None:
         """Send a message while the turn runs: it reaches the model at its next call, or as the next turn.
 
+        The turn does not answer before its model was given the message. When it is cancelled, fails or uses up its
+        budget before that, the message is not delivered.
+
         Raises:
             TurnError: the turn has ended, or something is not usable.
             RuntimeClosed: the runtime is closed.
@@ -1364,6 +1372,9 @@ class Turn:
         if left is not None and left.turn == self.id:
             left.cancel(reason)
         active = turns.active(self.session_id)
+        if active is not None:
+            await active.answer_known(self.id)
+            active = turns.active(self.session_id)
         stopped = None if active is None else active.stop_first(self.id, reason)
         if stopped is False:
             return False

@@ -74,7 +74,7 @@ class Steer(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Steered(Struct, frozen=True):
-    """The message will reach the model."""
+    """The message reaches the model, unless the turn is cancelled, fails or uses up its budget before."""
 
     steered: bool
 

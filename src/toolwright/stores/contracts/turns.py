@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from msgspec import Struct
 
 from toolwright import jsonx
+from toolwright.errors import TurnError
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.sessions import NewMessage, Quota
 from toolwright.tools.service_protocols import Sender
@@ -63,6 +64,13 @@ class TurnRecord(Struct, frozen=True, kw_only=True, gc=False):
     above: str | None = None
 
 
+class TurnSteered(TurnError):
+    """A turn was sent a message that its model has not seen: it does not answer yet."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"The turn {id!r:.200} was sent a message that its model has not seen", "steered")
+
+
 def is_cancelled_so(turn: TurnRecord, at: float, outcome: bytes) -> bool:
     """True for a turn that this very request ended before it began: it is repeated, because it got no answer."""
     return turn.started_at is None and turn.ended_at == at and turn.outcome == outcome
@@ -105,6 +113,8 @@ class Advance(Struct, frozen=True, kw_only=True):
     """Messages to append to the history of the session: whole units, such as an answer with all its results."""
     events: EventChunk | None = None
     outcome: bytes | None = None
+    steered: int | None = None
+    """For the end of a turn that answers: the number of the last message to it that its model was given."""
 
 
 class Steering(NamedTuple):
@@ -181,6 +191,11 @@ class TurnStore(Protocol):
         """Write the next state of a turn. False when another owner has claimed it since.
 
         It is asked for when this returns: a batch that is begun after that is not in the journal before the state is.
+
+        Raises:
+            TurnSteered: it has a message beyond `advance.steered`. Nothing is written. So a message that `steer` took
+                is given to the model, or the turn ends without an answer.
+            ServiceError: there is no room for its messages. Nothing is written.
         """
         ...
 

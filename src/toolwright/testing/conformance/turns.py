@@ -20,6 +20,7 @@ from toolwright.stores.contracts.turns import (
     NewTurn,
     Steering,
     TurnRecord,
+    TurnSteered,
     TurnStore,
     written_caller,
 )
@@ -339,6 +340,58 @@ async def a_turn_that_has_ended_is_not_steered(database: Database) -> None:
     assert not await turns.steer("t9", "nobody", 120.0)
 
 
+async def a_turn_does_not_answer_before_it_was_given_every_message(database: Database) -> None:
+    turns = await open_turns(database)
+    record = await turns.add(turn(), WIDE)
+    for n in (1, 2):
+        assert await turns.steer("t1", f"message {n}", 100.0 + n)
+    assert await turns.advance(advanced(record, 1, messages=[said("a")]), WIDE)
+    written = await turns.find("t1")
+    for number, steered in ((2, 0), (3, 1), (3, 1)):
+        refused = ended(record, number, steered=steered, messages=[said("early")], events=EventChunk(3, b"[]"))
+        await raised(TurnSteered, turns.advance(refused, WIDE))
+        assert await turns.find("t1") == written
+        assert await turns.events("t1", 0) == []
+        assert await texts(turns) == [b'"Hello"', b'"a"']
+    stale = replace(record, token=record.token + 1)
+    assert not await turns.advance(ended(stale, 4, steered=0), WIDE)
+    last = ended(record, 4, steered=2, messages=[said("b")])
+    assert await turns.advance(last, WIDE)
+    assert await turns.advance(last, WIDE)
+    assert not await turns.steer("t1", "too late", 120.0)
+    assert await texts(turns) == [b'"Hello"', b'"a"', b'"b"']
+
+
+async def a_turn_ends_without_an_answer_whatever_it_was_sent(database: Database) -> None:
+    turns = await open_turns(database)
+    record = await turns.add(turn(), WIDE)
+    assert await turns.steer("t1", "not given", 101.0)
+    assert await turns.advance(advanced(record, 1, "failed", outcome=b"{}"), WIDE)
+    found = await turns.find("t1")
+    assert found is not None
+    assert found.state == "failed"
+
+
+async def a_message_is_refused_or_keeps_its_turn_from_answering(database: Database) -> None:
+    here, there = await open_turns(database), await open_turns(database)
+
+    async def answers(record: TurnRecord) -> bool:
+        try:
+            return await here.advance(ended(record, steered=0, messages=[said("done")]), WIDE)
+        except TurnSteered:
+            return False
+
+    for n in range(20):
+        record = await here.add(turn(f"t{n}", f"s{n}"), WIDE)
+        sent, answered = there.steer(record.id, "left", 101.0), answers(record)
+        if n % 2:
+            taken, done = await asyncio.gather(sent, answered)
+        else:
+            done, taken = await asyncio.gather(answered, sent)
+        assert done is not taken
+        assert len((await here.signals(record.id, 0)).steering) == taken
+
+
 async def a_queued_turn_that_is_cancelled_ends_at_once(database: Database) -> None:
     turns = await open_turns(database)
     running = await turns.add(turn("t1"), WIDE)
@@ -471,6 +524,9 @@ TURNS = cases(
     a_steering_message_is_read_in_order_and_after_a_number,
     a_steering_message_that_is_repeated_is_there_once,
     a_turn_that_has_ended_is_not_steered,
+    a_turn_does_not_answer_before_it_was_given_every_message,
+    a_turn_ends_without_an_answer_whatever_it_was_sent,
+    a_message_is_refused_or_keeps_its_turn_from_answering,
     a_queued_turn_that_is_cancelled_ends_at_once,
     a_turn_that_has_begun_is_asked_to_stop,
     a_turn_that_waits_is_asked_to_stop,

@@ -19,6 +19,7 @@ from toolwright.stores.contracts.turns import (
     StoredMessage,
     TurnRecord,
     TurnSignals,
+    TurnSteered,
     is_cancelled_so,
 )
 from toolwright.stores.sql.calls.journal import NOBODY
@@ -34,6 +35,7 @@ _LAST_NUMBER = (
     "SELECT max(last) FROM (SELECT max(number) AS last FROM turns WHERE session = ?1"
     " UNION ALL SELECT last FROM turn_numbers WHERE session = ?1) AS numbers"
 )
+_STEERED = "SELECT 1 FROM turn_steering WHERE turn = ? AND number > ? LIMIT 1"
 _BEYOND_ALL = 2**62
 """Beyond the number of every turn."""
 _LAST_CHARACTER = "\U0010ffff"
@@ -168,6 +170,8 @@ class SqlTurnStore:
             )
             if not connection.changes():
                 return self._is_written(connection, advance)
+            if advance.steered is not None and one(connection, _STEERED, (advance.id, advance.steered)) is not None:
+                raise TurnSteered(advance.id)
             if advance.events is not None:
                 _write_events(connection, advance.id, advance.events)
             if advance.messages:
