@@ -100,7 +100,7 @@ class Progress(Struct, omit_defaults=True):
     tool_calls: int = 0
     usage: dict[str, Usage] = {}
     seconds: float = 0.0
-    """Seconds of work before this process had it."""
+    """Seconds of work before it waited last, or before this process had it."""
     steered: int = 0
     """The number of the last steering message that the model was given."""
     text: str = ""
@@ -298,6 +298,7 @@ class TurnRun:
         finally:
             if timer is not None:
                 timer.cancel()
+            self._progress.seconds += self._clock.monotonic() - self._begun  # It may wait now, and work again later.
 
     async def _loop(self) -> TurnOutcome:
         if self.batch is None and self._answer is None and self._progress.model_calls == 0 and not self._resumed:
