@@ -734,10 +734,10 @@ class Launch(Struct, eq=False):
         """Queue the calls before the journal writes their intents, where nothing must be waited for between.
 
         Calls keep their order, so this ends at the first one that may not simply run: the launch judges it once more,
-        when the journal has said whether it is known.
+        when the journal has said whether it is known. Their time in the queue begins then, too.
         """
-        policy = self._context.policy
-        if self._context.hooks.before or self._prepares or self._above is not None or policy.on_loop == "refuse":
+        on_loop = self._context.policy.on_loop
+        if self._context.hooks.before or self._prepares or self._above is not None or on_loop == "refuse":
             return
         if self._was_left or self._called_off:
             return
@@ -750,8 +750,6 @@ class Launch(Struct, eq=False):
                     break
                 call.decided_by = rule or call.decided_by
                 self._queue(call, plan)
-        if policy.queue_timeout is not None:
-            limit_queue(self._calls, policy.queue_timeout)
 
     def leave_queue(self, calls: Sequence[ActiveCall]) -> None:
         """Take calls that were queued early, and have not started, out of the order."""

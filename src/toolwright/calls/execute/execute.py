@@ -125,7 +125,7 @@ class CallTicket(Ticket, Struct, eq=False):
         ids = sorted({other.key.call_id for other in call.elsewhere or ()})
         self.waited_for = (*self.waited_for, *ids)[:3]
         call.phase = QUEUED
-        if policy.queue_timeout is not None:
+        if policy.queue_timeout is not None and not self.lane.waits_for_journal:
             limit_queue((call,), policy.queue_timeout)
         self.admission.step_back(self)
         call.env.journal.wait_elsewhere(call, self._is_free)

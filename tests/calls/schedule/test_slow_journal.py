@@ -1,0 +1,78 @@
+"""The time that a call may wait in the queue, while the journal is slow to say what it knows of the call."""
+
+import asyncio
+
+import pytest
+
+from tests.support import fail_after
+from toolwright import Policy, Runtime, ToolCall, tool
+from toolwright.effects.memory import MemoryStore
+from toolwright.effects.memory_rows import MemoryDatabase
+from toolwright.testing import FakeClock
+
+ONE_AT_A_TIME = Policy(queue_timeout=5, max_concurrency=1)
+CALLS = [ToolCall(id=name, name="note", arguments={"name": name}) for name in ("c1", "c2", "c3")]
+
+
+class SlowStore(MemoryStore):
+    """Says what it knows of calls when it is told to answer."""
+
+    def __init__(self, rows):
+        super().__init__(rows)
+        self.asked, self.answer = asyncio.Event(), asyncio.Event()
+
+    async def begin(self, intents, refused=()):
+        self.asked.set()
+        await self.answer.wait()
+        return await super().begin(intents, refused)
+
+
+@pytest.mark.promise("EFF-11", "SCHED-05")
+async def test_calls_with_an_outcome_get_it_however_long_the_journal_takes_to_find_it():
+    ran, clock, rows = [], FakeClock(), MemoryDatabase()
+
+    @tool
+    async def note(name: str) -> str:
+        ran.append(name)
+        return name
+
+    async with fail_after(10), Runtime.open(MemoryStore(rows), tools=[note]) as runtime:
+        await runtime.session("s").run_batch(CALLS)
+    slow = SlowStore(rows)
+    async with fail_after(10), Runtime.open(slow, tools=[note], clock=clock, policy=ONE_AT_A_TIME) as runtime:
+        batch = runtime.session("s").start_batch(CALLS)
+        await slow.asked.wait()
+        await clock.advance(60)
+        slow.answer.set()
+        outcomes = await batch
+
+    assert [(outcome.value, outcome.replayed) for outcome in outcomes] == [("c1", True), ("c2", True), ("c3", True)]
+    assert ran == ["c1", "c2", "c3"]
+
+
+@pytest.mark.promise("SCHED-05")
+async def test_the_time_in_the_queue_begins_when_the_journal_has_answered():
+    clock, slow, opened = FakeClock(), SlowStore(MemoryDatabase()), asyncio.Event()
+    entered = asyncio.Event()
+
+    @tool(timeout=600)
+    async def note(name: str) -> str:
+        entered.set()
+        await opened.wait()
+        return name
+
+    async with fail_after(10), Runtime.open(slow, tools=[note], clock=clock, policy=ONE_AT_A_TIME) as runtime:
+        batch = runtime.session("s").start_batch(CALLS)
+        await slow.asked.wait()
+        await clock.advance(4)
+        slow.answer.set()
+        await entered.wait()
+        await clock.advance(4)
+        waited_for = [batch.outcome_of(position) for position in range(3)]
+        assert waited_for == [None, None, None], "it is four seconds since the answer"
+        await clock.advance(1)
+        opened.set()
+        first, *others = await batch
+
+    assert first.value == "c1"
+    assert [(outcome.failure.code, outcome.may_have_run) for outcome in others] == [("queue_timeout", False)] * 2
