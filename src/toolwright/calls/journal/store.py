@@ -49,6 +49,8 @@ LOST_LOOK = 0.05
 """Seconds between two looks at an execution in this process that was taken over by another, and stops."""
 RETRY = 1.0
 """Seconds between two attempts to release calls that could not be released."""
+_MOST_OF_CHARACTER = 4
+"""The most bytes of one character in a key."""
 Then = Concluded[ActiveCall]
 
 
@@ -461,8 +463,7 @@ def _refuse_long_keys(calls: Sequence[ActiveCall], session: str, scope: str, mos
     """Refuse the calls whose ids the store cannot hold beside their session and scope."""
     room = most - _size(session) - _size(scope)
     for call in calls:
-        size = _size(call.call_id)
-        if size > room:
+        if _MOST_OF_CHARACTER * len(call.call_id) > room and (size := _size(call.call_id)) > room:
             call.owner.leave_queue((call,))
             call.repeated = True  # It is not in the journal.
             if call.outcome is None:
@@ -470,7 +471,8 @@ def _refuse_long_keys(calls: Sequence[ActiveCall], session: str, scope: str, mos
 
 
 def _size(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))
+    """The bytes of text in a store that cannot hold some characters as they are, as `longest_key` counts them."""
+    return len(text.encode("utf-8", "surrogatepass")) + text.count("\0") + text.count("\1")
 
 
 def _too_long(size: int, most: int) -> Failure:

@@ -168,8 +168,8 @@ class JournalStore(Protocol):
 
     owner: str
     longest_key: int | None
-    """How many bytes the session, the scope and the id of a call may have together; None for any number. A call with
-    more is refused before it gets here."""
+    """How many bytes of UTF-8 the session, the scope and the id of a call may have together, where U+0000 and U+0001
+    count twice; None for any number. A call with more is refused before it gets here."""
 
     def begin(self, intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> Awaitable[Begun]:
         """Write the intents of a batch, and take over its calls that a dead owner left unfinished, all or none.

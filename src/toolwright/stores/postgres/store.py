@@ -35,9 +35,9 @@ from toolwright.stores.sql.sessions.services import SqlServiceStores
 T = TypeVar("T")
 LOOK = 0.1
 """Seconds between two looks at what this process itself has written, for a waiter for that, too."""
-LONGEST_KEY = 2_000
+LONGEST_KEY = 1_600
 """Bytes of the session, the scope and the id of a call together. An index of the server holds about 2,650 in a row, and
-some rows have the name of a step, a signal or a question beside them."""
+some rows have the name of a step, a signal or a question beside them: up to 1,040."""
 
 
 class PostgresStore:
