@@ -122,7 +122,10 @@ _LOW_HALF = re.compile(rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
 
 def lone_surrogate(data: bytes) -> tuple[str, int] | None:
-    """The first escape of half a character without the other half beside it, and its place; None for none."""
+    """The escape of half a character at which this text cannot be read, and its place; None if that has another cause.
+
+    Such an escape has no other half beside it, and the text breaks elsewhere, or nowhere, without it.
+    """
     place = 0
     while (found := _ESCAPE.search(data, place)) is not None:
         place = found.end()
@@ -132,7 +135,17 @@ def lone_surrogate(data: bytes) -> tuple[str, int] | None:
         if b"d8" <= code < b"dc" and _LOW_HALF.match(data, place):
             place += 6
         elif b"d8" <= code[:2] <= b"df":
-            return found[0].decode(), found.start()
+            without = data[: found.start()] + rb"\u0020" + data[place:]
+            return None if _why_broken(without) == _why_broken(data) else (found[0].decode(), found.start())
+    return None
+
+
+def _why_broken(data: bytes) -> str | None:
+    """Why and where a text is not JSON; None if it is."""
+    try:
+        _decode(data)
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return str(error)
     return None
 
 

@@ -288,6 +288,24 @@ def test_arguments_without_a_json_form_are_refused_in_words_that_a_model_can_use
     assert said in first.failure.message
 
 
+@pytest.mark.promise("RUN-02")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"first": tru, "text": "\\ud83d"}',
+        '{"first": 1,, "text": "\\ude00 b"}',
+        b'{"text": "a", "other": "\\x", "last": "\\ud83d"}',
+        '{"text": "cut off \\ud83d',
+    ],
+    ids=["word", "comma", "escape", "cut off"],
+)
+def test_half_of_a_character_is_not_blamed_where_the_text_breaks_elsewhere(arguments: Any):
+    (first,) = outcomes_of(raw_tool(None, []), arguments)
+    assert first.failure is not None
+    assert "The arguments are not JSON" in first.failure.message
+    assert "half" not in first.failure.message
+
+
 def test_a_circular_object_is_an_outcome():
     circular: dict[str, Any] = {}
     circular["self"] = circular
