@@ -998,7 +998,8 @@ class Turns:
             if active is not None and active.busy:
                 await self._first_of(WATCH, active.changed())
                 continue
-            if record.session in self._left or (active is not None and active.waiting_turn is not None):
+            left, waiting = self._left.get(record.session), None if active is None else active.waiting_turn
+            if (left is not None and left.turn == id) or (waiting is not None and waiting.id == id):
                 return WorkResult(state="waiting")
             if self._draining or self.shared.lifetime.closed:
                 raise HandedBack("The worker stops, and takes no more turns")
@@ -1009,6 +1010,9 @@ class Turns:
                     return WorkResult(state="waiting")  # at a living process, which continues it
                 await self._first_of(WATCH)
                 continue
+            if waiting is not None:
+                # Another process took that one over and ended it, and this one has not seen it.
+                raise HandedBack(f"An earlier turn of session {record.session!r} still waits on this worker")
             active = self._of(self.sessions().core(record.session))
             active.on_worker, active.brought = True, 1
             active.work()
