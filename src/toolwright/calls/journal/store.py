@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from contextlib import ExitStack
 
 from msgspec.structs import replace
@@ -67,7 +67,7 @@ class StoreJournal:
         self._news = news
         self._live: dict[CallKey, ActiveCall] = {}
         self._beginning: dict[CallKey, list[Intent]] = {}  # the calls that are being begun, each with its batch
-        self._unreleased = _Unreleased(store, clock, self._is_live)
+        self._unreleased = _Unreleased(store, clock, self._live, self._is_beginning)
         self._order = _Order()
         self._elsewhere = Elsewhere(store, news, self._live.values)
         self._next_entry = itertools.count(1).__next__
@@ -413,6 +413,9 @@ class StoreJournal:
     def _is_live(self, key: CallKey) -> bool:
         return key in self._live or key in self._beginning
 
+    def _is_beginning(self, key: CallKey) -> bool:
+        return key in self._beginning  # which is replaced when it is empty
+
     def live_calls(self) -> list[CallKey]:
         """The calls that this process runs."""
         return list(self._live)
@@ -685,13 +688,17 @@ class _Order:
 class _Unreleased:
     """Calls that this process owns and does not run: as long as it lives, every other one would wait for it.
 
-    `is_live` tests whether a call runs here again, so that its new execution will write about it.
+    A call that is `live` runs here again, and its new execution will write about it. One that is `beginning` is kept
+    until the store has answered: what is known of it here is needed then.
     """
 
-    def __init__(self, store: JournalStore, clock: Clock, is_live: Callable[[CallKey], bool]) -> None:
+    def __init__(
+        self, store: JournalStore, clock: Clock, live: Container[CallKey], beginning: Callable[[CallKey], bool]
+    ) -> None:
         self._store = store
         self._clock = clock
-        self._is_live = is_live
+        self._live = live
+        self._is_beginning = beginning
         self._keys: dict[CallKey, bool] = {}  # True for those that never began
         self._timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
@@ -719,7 +726,9 @@ class _Unreleased:
     async def _let_go(self) -> None:
         try:
             for key, never_began in list(self._keys.items()):
-                if not self._is_live(key):
+                if self._is_beginning(key):
+                    continue
+                if key not in self._live:
                     await (self._store.forget(key) if never_began else self._store.release(key))
                 del self._keys[key]
         except StoreError:

@@ -1,0 +1,50 @@
+"""Calls that a process owns and does not run: they are released, for others and for itself."""
+
+import asyncio
+
+import pytest
+
+from tests.support import fail_after
+from toolwright import Runtime, ToolCall, tool
+from toolwright.effects.memory import MemoryStore
+from toolwright.errors import StoreUnavailable
+from toolwright.testing import FakeClock
+
+CALLS = [ToolCall(id="c1", name="book", arguments={"flight": "LH1"})]
+
+
+@pytest.mark.promise("EFF-05", "EFF-07")
+async def test_a_call_that_never_began_runs_when_it_is_begun_again_at_the_moment_of_its_release():
+    ran, asked, answer = [], asyncio.Event(), asyncio.Event()
+
+    class Lossy(MemoryStore):
+        """Writes, and its first answer is lost; the second one is late."""
+
+        begins = 0
+
+        async def begin(self, intents, refused=()):
+            self.begins += 1
+            if self.begins > 1:
+                asked.set()
+                await answer.wait()
+            begun = await super().begin(intents, refused)
+            if self.begins == 1:
+                raise StoreUnavailable("the connection was lost")
+            return begun
+
+    @tool
+    async def book(flight: str) -> str:
+        ran.append(flight)
+        return flight
+
+    clock = FakeClock()
+    async with fail_after(10), Runtime.open(Lossy(), tools=[book], clock=clock) as runtime:
+        with pytest.raises(StoreUnavailable):
+            await runtime.session("s").run_batch(CALLS)
+        batch = runtime.session("s").start_batch(CALLS)
+        await asked.wait()
+        await clock.advance(2)
+        answer.set()
+        (outcome,) = await batch
+
+    assert (outcome.failure, outcome.value, ran) == (None, "LH1", ["LH1"])
