@@ -1,12 +1,14 @@
 """Calls that a process owns and does not run: they are released, for others and for itself."""
 
 import asyncio
+import functools
 
 import pytest
 
-from tests.support import fail_after
-from toolwright import Runtime, ToolCall, tool
+from tests.support import fail_after, until
+from toolwright import Runtime, StoreError, ToolCall, tool
 from toolwright.effects.memory import MemoryStore
+from toolwright.effects.memory_rows import MemoryDatabase
 from toolwright.errors import StoreUnavailable
 from toolwright.testing import FakeClock
 
@@ -48,3 +50,45 @@ async def test_a_call_that_never_began_runs_when_it_is_begun_again_at_the_moment
         (outcome,) = await batch
 
     assert (outcome.failure, outcome.value, ran) == (None, "LH1", ["LH1"])
+
+
+@pytest.mark.promise("EFF-07", "EFF-12")
+async def test_a_call_is_released_after_any_error_of_the_store():
+    class Failing(MemoryStore):
+        releases = 0
+
+        async def finish(self, *args, **options):
+            raise StoreError("the disk is full")
+
+        async def finish_all(self, ended):
+            raise StoreError("the disk is full")
+
+        async def release(self, key):
+            self.releases += 1
+            if self.releases <= 2:
+                raise RuntimeError("an error of a library")
+            return await super().release(key)
+
+        def has_tried(self, times):
+            return self.releases == times
+
+    @tool
+    async def book(flight: str) -> str:
+        return flight
+
+    clock, rows = FakeClock(), MemoryDatabase()
+    store = Failing(rows)
+    async with (
+        fail_after(3),
+        Runtime.open(store, tools=[book], clock=clock) as first,
+        Runtime.open(MemoryStore(rows), tools=[book]) as second,
+    ):
+        with pytest.raises(StoreError, match="the disk is full"):
+            await first.session("s").run_batch(CALLS)
+        for times in (1, 2, 3):
+            await clock.advance(1)
+            await until(functools.partial(store.has_tried, times), seconds=1)
+        (outcome,) = await second.session("s").run_batch(CALLS)
+
+    assert outcome.failure is not None
+    assert outcome.failure.code == "interrupted"

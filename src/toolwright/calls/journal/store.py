@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
+import logging
 from collections.abc import Awaitable, Callable, Container, Sequence
 from contextlib import ExitStack
 
@@ -28,6 +29,7 @@ from toolwright.calls.suspend.connection_wait import restore_connections
 from toolwright.clock import Clock, Timer
 from toolwright.effects.store_news import StoreNews
 from toolwright.errors import StoreError
+from toolwright.log_fields import log_fields
 from toolwright.stores.contracts.journal import (
     NO_CLAIMS,
     RUN_SCOPE,
@@ -42,6 +44,8 @@ from toolwright.stores.contracts.journal import (
 from toolwright.stores.contracts.turns import TURN_SCOPE
 from toolwright.tools.claims import PARALLEL
 from toolwright.tools.outcome import Failure, ToolOutcome
+
+log = logging.getLogger("toolwright.calls")
 
 LONGEST_LOOK = 5.0
 """Seconds between two looks at a call that runs in another process, where the store tells nothing of it."""
@@ -733,6 +737,8 @@ class _Unreleased:
                 del self._keys[key]
         except StoreError:
             pass  # not yet
+        except Exception:  # from a store of another package, or a library: no other process could run these calls
+            log.exception("Calls cannot be released", extra=log_fields("call.not_released"))
         finally:
             self._timer = None
         for key, never_began in list(self._keys.items()):
