@@ -99,17 +99,18 @@ class Elsewhere:
                 # Others may come to wait until the answer is there, for calls that it does not know.
                 asked = list(self._waiting)
                 try:
-                    holders = await self._store.holders({call.env.session_id for call in asked})
-                except StoreError as error:
+                    others = read_holders(await self._store.holders({call.env.session_id for call in asked}))
+                except Exception as error:  # also from a store of another package, or a library
                     # They wait on: what they do next will fail, if the store is not there by then.
                     log.warning(
                         "The calls of other processes cannot be looked at: %s",
                         error,
+                        exc_info=not isinstance(error, StoreError),
                         extra=log_fields("claims.not_read"),
                     )
                     pause = LONGEST_LOOK
                     continue
-                self._tell(asked, read_holders(holders))
+                self._tell(asked, others)
         self._task = None
 
     def _forget_ended(self) -> bool:
