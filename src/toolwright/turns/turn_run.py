@@ -31,7 +31,7 @@ from toolwright.events import AnyEvent, CallFinished
 from toolwright.log_fields import log_fields
 from toolwright.session.core import SessionCore
 from toolwright.session.services.spilled_outputs import save_output
-from toolwright.stores.contracts.journal import CallKey, Ended
+from toolwright.stores.contracts.journal import CallKey, Ended, Entry
 from toolwright.stores.contracts.sessions import NewMessage
 from toolwright.stores.contracts.turns import TURN_SCOPE, Advance, TurnRecord, TurnSteered, TurnStore
 from toolwright.stores.contracts.waits import WaitKey
@@ -46,7 +46,7 @@ from toolwright.tools.model import (
     Usage,
     UserMessage,
 )
-from toolwright.tools.outcome import Failure, ToolOutcome
+from toolwright.tools.outcome import CUT_OFF_EARLIER, Failure, ToolOutcome
 from toolwright.tools.registry import Snapshot, find
 from toolwright.tools.service_protocols import Message
 from toolwright.tools.tracing import LinkKind
@@ -793,15 +793,34 @@ class TurnRun:
         left = [entry for entry in await journal.unfinished(self._core.id) if entry.intent.key.scope.startswith(scope)]
         if not left:
             return
-        await journal.begin([entry.intent for entry in left])  # They are this process's from now on.
+        begun = await journal.begin([entry.intent for entry in left])  # They are this process's from now on.
         for entry in left:
             await self._core.background.end_agents(entry.intent.key, reason)
+        asked = await self._core.shared.effects.waits.waiting(self._core.id, ("approval",))
+        unapproved = {wait.key.call for wait in asked}
         ended: list[Ended] = []
-        for entry in left:
-            said = reason if entry.started_at is None else f"{reason}; the call may have run before its process ended"
-            outcome = ToolOutcome(entry.intent.key.call_id, entry.intent.tool, "cancelled", reason=said)
-            ended.append(Ended(entry.intent.key, outcome, None, self._clock.now(), waited=True))
+        for known in begun:
+            if known is not None:
+                outcome = self._cut_off(known, reason, known.intent.key in unapproved)
+                ended.append(Ended(known.intent.key, outcome, None, self._clock.now(), waited=True))
         await journal.finish_all(ended)
+
+    def _cut_off(self, entry: Entry, reason: str, unapproved: bool) -> ToolOutcome:
+        """The outcome of a call that a crash cut off, and that is not run again."""
+        tools, name = self._core.all_tools(), entry.intent.tool
+        tool = tools.get(name) or find(tools, name)
+        ran = entry.started_at is not None
+        if not ran and (tool is None or tool.definition.on_crash == "rerun"):
+            # No start is written of a call that may simply run again. It waits for its approval before it runs.
+            ran = not unapproved or entry.crashes > 0
+        return ToolOutcome(
+            entry.intent.key.call_id,
+            name,
+            "cancelled",
+            attempts=int(ran),
+            reason=reason + CUT_OFF_EARLIER if ran else reason,
+            may_have_run=ran and (tool is None or not tool.definition.hints.readonly),
+        )
 
     def requests(self) -> list[WaitKey] | None:
         """The requests for approval that a waiting turn waits for, if it can be left until one of them is decided; None
