@@ -230,7 +230,7 @@ async def test_only_the_latest_progress_is_kept(stage: Stage, place: str | Path)
 
 
 @pytest.mark.promise("PROC-07")
-@pytest.mark.parametrize("garbage", ["text", float("nan"), float("inf"), None, 10**400, object], ids=repr)
+@pytest.mark.parametrize("garbage", ["text", float("nan"), float("inf"), None, 10**400, object, True], ids=repr)
 async def test_progress_and_output_that_are_garbage_spoil_nothing(stage: Stage, place: str | Path, garbage: Any):
     @tool(supports_background=True)
     async def work(ctx: ToolContext) -> str:
@@ -245,6 +245,38 @@ async def test_progress_and_output_that_are_garbage_spoil_nothing(stage: Stage, 
     (found,) = await session.runs()
     assert found.record.progress is None
     assert "\\ud800 lone" in await found.log()
+
+
+class Share(float):
+    """A number of a subclass, such as those of NumPy."""
+
+
+class Count(int):
+    """The same of a whole number."""
+
+
+@pytest.mark.promise("PROC-07")
+@pytest.mark.parametrize("number", [Share(0.5), Count(3)], ids=["float", "int"])
+async def test_progress_by_a_number_of_a_subclass_is_that_number(stage: Stage, place: str | Path, number: Any):
+    @tool(supports_background=True)
+    async def work(ctx: ToolContext) -> str:
+        await ctx.progress(number, number)
+        await stage.clock.sleep(1)
+        return "done"
+
+    @tool(supports_background=True)
+    async def other() -> str:
+        return "done beside it"
+
+    session = (await stage.open(place, work, other)).session("s")
+    runs = [await session.spawn("work"), await session.spawn("other")]
+    assert [(await stage.until(run.wait())).value for run in runs] == ["done", "done beside it"]
+    progress = runs[0].record.progress
+    assert (progress.current, progress.total) == (float(number), float(number))
+    tracked = await session.track("deploy")
+    assert await tracked.report(progress=number, total=number)
+    progress = tracked.record.progress
+    assert (progress.current, progress.total) == (float(number), float(number))
 
 
 @pytest.mark.promise("PROC-03")

@@ -15,7 +15,7 @@ from toolwright.events import AnyEvent, CallOutput, CallProgress, CallStatus, Ca
 from toolwright.log_fields import log_fields
 from toolwright.stores.contracts.background_run import BackgroundRun, Progress
 from toolwright.stores.contracts.run_store import Report, RunStore
-from toolwright.tools.outcome import encodable
+from toolwright.tools.outcome import encodable, plain_number
 
 log = logging.getLogger("toolwright.background")
 
@@ -148,8 +148,9 @@ def _progress(event: CallProgress) -> Progress | None:
 
 
 def _number(value: object) -> float | None:
+    number = plain_number(value)
     # A value that is not a number is not below anything either.
-    return value if isinstance(value, (int, float)) and abs(value) < 2**63 else None
+    return number if number is not None and abs(number) < 2**63 else None
 
 
 def _words(text: object) -> str:

@@ -25,7 +25,7 @@ from toolwright.session.services.quotas import to_json
 from toolwright.stores.contracts.background_run import BackgroundRun, Progress
 from toolwright.stores.contracts.run_store import Report
 from toolwright.tools.definition import RESERVED_EVENTS
-from toolwright.tools.outcome import Failure, ToolOutcome, encodable
+from toolwright.tools.outcome import Failure, ToolOutcome, encodable, plain_number
 from toolwright.tools.tool import Tool
 
 LARGEST_VALUE = 8 * 1024 * 1024
@@ -96,7 +96,7 @@ def progress_of(current: float | None, total: float | None, label: str | None, u
     if current is None and total is None and label is None and unit is None:
         return None
     words = (None if text is None else encodable(require_text("progress", text))[:WORDS] for text in (unit, label))
-    return Progress(current, total, *words)
+    return Progress(plain_number(current), plain_number(total), *words)
 
 
 def report_of(

@@ -27,7 +27,7 @@ from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.context import ToolContext
 from toolwright.tools.model import ModelAnswer, ModelRequest
-from toolwright.tools.outcome import ToolOutcome, encodable
+from toolwright.tools.outcome import ToolOutcome, encodable, plain_number
 from toolwright.tools.raw_schema import summarise
 from toolwright.tools.shell_rules import ShellRule
 from toolwright.tools.tool import Tool
@@ -114,6 +114,8 @@ class ActiveCallServices:
             and _are_text_or_none(label, unit)
         ):
             self._warn("progress", "finite numbers, and text for label and unit")
+        else:
+            current, total = plain_number(current), plain_number(total)
         self._publish(CallProgress(*about(self._call), current, total, label, unit))
 
     def report_status(self, text: str) -> None:
