@@ -8,6 +8,8 @@ import pytest
 
 from tests.background.conftest import Stage
 from toolwright import ToolContext, tool
+from toolwright.errors import StoreUnavailable
+from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.contracts.run_store import Report
 from toolwright.stores.sql.background.runs import SqlRunStore
 from toolwright.stores.sqlite.admin.maintenance import prune
@@ -197,3 +199,34 @@ async def test_the_log_of_a_run_has_output_that_is_being_written_when_it_ends(
     slow.set()
     await stage.until(run.wait())
     assert await session.files.read(f"/.background/{run.id}/output.log") == "[stdout] working\n"
+
+
+@pytest.mark.promise("PROC-03")
+async def test_who_waits_learns_of_an_end_that_came_while_the_changes_could_not_be_read(
+    stage: Stage, file: Path, monkeypatch: pytest.MonkeyPatch
+):
+    elsewhere = Stage()
+
+    @tool(supports_background=True)
+    async def work() -> str:
+        return "done"
+
+    changed, refused = SqlRunStore.changed, []
+
+    async def refuse_once(store: SqlRunStore, since: Cursor | None) -> tuple[Cursor, list[str]]:
+        if not refused:
+            refused.append(since)
+            raise StoreUnavailable("The store cannot be reached")
+        return await changed(store, since)
+
+    session = (await stage.open(file, work, worker=False)).session("s")
+    run = await session.spawn("work")
+    monkeypatch.setattr(SqlRunStore, "changed", refuse_once)
+    waiting = asyncio.ensure_future(run.wait())
+    await stage.settle()
+    assert refused
+    # No time passes for who waits, until the run has ended elsewhere.
+    there = (await elsewhere.open(file, work, worker=True)).session("s")
+    await elsewhere.status(await there.run(run.id), "completed")
+    assert (await stage.until(waiting)).value == "done"
+    await elsewhere.close(elsewhere.opened[0])

@@ -136,13 +136,15 @@ class ChangeWatch:
                 self._look_soon()
 
     async def _look(self) -> None:
+        since = self._cursor
         try:
-            self._cursor, ids = await self._store.changed(self._cursor)
+            self._cursor, ids = await self._store.changed(since)
         except StoreError:  # it is tried again
             if self._listening is not None and self._timer is None:
                 self._timer = self._clock.call_at(self._clock.monotonic() + RETRY, self._try_again)
             return
-        self.ring(ids)
+        # Where the first look could not be made, any run that is watched may have changed since its watcher read it.
+        self.ring(list(self._watchers) if since is None else ids)
 
     def _try_again(self) -> None:
         self._timer = None
