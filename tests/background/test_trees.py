@@ -2,12 +2,15 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.background.conftest import Stage
-from toolwright import Policy, ToolContext, tool
+from toolwright import App, Policy, ToolCall, ToolContext, tool
 from toolwright.errors import RunError
+from toolwright.testing import FunctionModel
+from toolwright.tools.model import ModelRequest
 
 POLICY = Policy(background_per_session=50)
 
@@ -170,3 +173,27 @@ async def test_what_a_run_that_is_over_started_goes_on_when_somebody_cancels_it(
     assert (await child.refresh()).status == "running"
     assert await child.cancel()
     assert (await stage.until(child.wait())).status == "cancelled"
+
+
+@pytest.mark.promise("PROC-09", "TURN-12")
+async def test_a_run_that_is_cancelled_between_two_workers_takes_its_sub_agents_with_it(stage: Stage, file: Path):
+    @tool(approval="required")
+    async def wipe() -> str:
+        return "wiped"
+
+    def answer(request: ModelRequest) -> Any:
+        return [ToolCall(id="w", name="wipe", arguments={})] if request.number == 0 else "Done."
+
+    agent = App(tools=[wipe], model=FunctionModel(answer)).as_tool("agent")
+    policy = Policy(background_tools="all")
+    first = await stage.open(file, agent, policy=policy)
+    run = await first.session("s").spawn("agent", {"message": "Go."})
+    await stage.until_so(first.approvals)
+    await stage.close(first)
+    second = await stage.open(file, agent, policy=policy, worker=False)
+    run = await second.session("s").run(run.id)
+    assert run.status == "queued"
+    assert await run.cancel("enough")
+    assert run.status == "cancelled"
+    assert [(turn.state, turn.reason) for turn in await second.turns()] == [("cancelled", "enough")]
+    assert await second.approvals() == []

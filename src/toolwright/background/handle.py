@@ -157,6 +157,8 @@ class Run:
         left = await self._store.cancel(self.id, said, shared.clock.now())
         for run in left:
             if run.status == "queued" or run.options.tracked:
+                if run.attempts:  # the worker that handed it back left the turns of its sub-agents unfinished
+                    await background.sessions.core(run.session).background.end_agents(run.call, said)
                 outcome = stopped(run, begun=run.attempts > 0 or run.options.tracked)
                 redactor = await background.sessions.redactor(run.session) if run.options.tracked else None
                 await end(self._store, shared.quotas, run, outcome, shared.clock.now(), redactor=redactor)
