@@ -1,15 +1,19 @@
 """What stays of runs: sessions that are deleted or exported with them, and what may go when it is old."""
 
 import asyncio
+import gc
 from pathlib import Path
 
 import pytest
 
 from tests.background.conftest import Stage
-from toolwright import ToolContext, tool
+from tests.support import until
+from toolwright import App, ToolContext, tool
 from toolwright.errors import RunError, ServiceError
+from toolwright.session.core import SessionCore
 from toolwright.stores.contracts.inspection import Pruned
 from toolwright.stores.sqlite.admin.maintenance import check, prune, stats
+from toolwright.testing import FunctionModel
 
 
 @tool(supports_background=True)
@@ -182,3 +186,28 @@ async def test_what_an_active_run_did_stays_however_old(stage: Stage, file: Path
     again = await stage.open(file, inner, outer, worker=True)
     assert "inner" in (await stage.until((await again.session("s").run(run.id)).wait())).text
     assert did == ["inner"]
+
+
+def sessions_in_memory() -> int:
+    gc.collect()
+    return sum(isinstance(each, SessionCore) for each in gc.get_objects())
+
+
+@pytest.mark.promise("PROC-04", "TURN-08")
+@pytest.mark.parametrize("what", ["runs", "turns"])
+async def test_a_worker_does_not_keep_the_sessions_that_it_worked_for_in_memory(file: Path, what: str):
+    app = App(tools=[echo], model=FunctionModel(lambda request: "Done."))
+    async with app.open(file, worker=False) as starter:
+        for number in range(30):
+            session = starter.session(f"s{number}")
+            if what == "runs":
+                await session.spawn("echo")
+            else:
+                await session.start_turn("Go.", background=True)
+    del starter, session
+    before = sessions_in_memory()
+    async with app.open(file, worker=True) as runtime:
+        assert runtime.worker is not None
+        counts = runtime.worker.counts
+        await until(lambda: counts.by_action["completed"] + counts.turns_by_action["answered"] == 30)
+        await until(lambda: sessions_in_memory() - before < 10)

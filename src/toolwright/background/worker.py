@@ -404,6 +404,9 @@ class Worker:
                 self._faulty.append(running)
             else:
                 self.counts.end(running.ended_as, running.run)
+        core = self._sessions.get(running.run.session)
+        if core is not None:
+            self._sessions.leave(core)
         self._watch.ring([running.id])
         self._wake.set()
         self._fewer.set()

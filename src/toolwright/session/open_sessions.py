@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from toolwright.calls.hooks import Hooks, Projector
 from toolwright.calls.policy import Policy
@@ -42,7 +42,7 @@ class OpenSessions:
         self._background = background
         self._cores: dict[str, SessionCore] = {}
         self._sessions: dict[str, Session] = {}
-        self._only_runs: set[str] = set()  # sessions that only background runs have used
+        self._only_runs: WeakSet[SessionCore] = WeakSet()  # sessions that only background runs have used
         # Child sessions live as long as their calls, or another reference to one.
         self._children: WeakValueDictionary[str, SessionCore] = WeakValueDictionary()
         # Sessions that others may still hold, for whom each stays the same.
@@ -74,14 +74,14 @@ class OpenSessions:
         if core is None:
             core = self._make(session_id, policy or self._shared.policy, self._hooks.with_projector(projector))
         elif tools is not None or policy is not None or projector is not None:
-            if session_id not in self._only_runs:
+            if core not in self._only_runs:
                 raise ToolwrightError(
                     f"The session {session_id!r} is open already; give its tools and its policy when it is first made"
                 )
             core.set_up(policy or core.policy, projector)
         if tools is not None:
             core.tools.push(tools)
-        self._only_runs.discard(session_id)
+        self._only_runs.discard(core)
         self._cores[session_id] = core
         return core
 
@@ -94,11 +94,17 @@ class OpenSessions:
             core = self._children.get(session_id) or self._held_cores.get(session_id)
             if core is None:
                 core = self._make(session_id, self._shared.policy, self._hooks)
-                self._only_runs.add(session_id)
+                self._only_runs.add(core)
             elif session_id in self._children:
-                self._only_runs.add(session_id)
+                self._only_runs.add(core)
             self._cores[session_id] = core
         return core
+
+    def leave(self, core: SessionCore) -> None:
+        """Work on a session has ended here. One that the program did not open need not stay in memory: a worker comes
+        to very many."""
+        if core in self._only_runs:
+            self.hold_weakly(core)
 
     def hold_weakly(self, core: SessionCore) -> None:
         """Hold a session only as long as other code does, if all that it has is in the store. It is opened again by its

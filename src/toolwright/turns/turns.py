@@ -339,6 +339,7 @@ class SessionTurns:
             if not self._local and self.waiting_turn is None:
                 turns.leave(self._core.id)
                 self._core.working_turns = None
+                turns.sessions().leave(self._core)
             elif self.waiting_turn is not None and len(self._local) == 1:
                 turns.leave_waiting(self, self._core, self.waiting_turn)
             self._tell()
