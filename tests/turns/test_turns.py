@@ -78,6 +78,22 @@ async def test_a_budget_that_is_used_up_ends_the_turn_and_is_named(place, open_r
     assert (await session.ask("And now?", model=ScriptedModel(["Fine."] * 9))).text == "Fine."
 
 
+@pytest.mark.promise("TURN-01", "TURN-07")
+async def test_a_follower_sees_the_end_of_calls_that_the_budget_does_not_let_run(place, open_runtime):
+    asked = [[call("1", "add", a=1, b=1)], [call("2", "add", a=1, b=2), call("3", "add", a=1, b=3)]]
+    runtime = await open_runtime(place, add, model=ScriptedModel(asked))
+    turn = await runtime.session("s").start_turn("?", budget=Budget(tool_calls=2))
+    async with fail_after(5):
+        events = [event async for event in turn.follow()]
+    ended = [event.data for event in events if event.kind == "call.finished"]
+    assert [(data["call_id"], data["status"]) for data in ended] == [
+        ("1", "success"),
+        ("2", "failure"),
+        ("3", "failure"),
+    ]
+    assert [event.kind for event in events][-3:] == ["call.finished", "call.finished", "turn.ended"]
+
+
 @pytest.mark.promise("TURN-01")
 async def test_a_budget_that_is_met_exactly_is_not_exceeded(open_runtime):
     runtime = await open_runtime(add, model=ScriptedModel([[call("1", "add", a=1, b=1)], "Two."]))

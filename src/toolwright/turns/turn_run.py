@@ -702,7 +702,9 @@ class TurnRun:
         """The outcomes of all calls of an answer; None when some of them wait for something outside."""
         if self.batch is None and not self._may_call(len(answer.calls)):
             self.stop("tool_calls", "")
-            return [_not_run(call.id or "", call.name) for call in answer.calls]
+            refused = [_not_run(call.id or "", call.name) for call in answer.calls]
+            self._log.add_all("call.finished", refused)
+            return refused
         if self.batch is None and self._stopped is not None and not self._is_recorded:
             return self._none_begun(answer, self._stopped[1])
         self._running_calls = len(answer.calls)
