@@ -4,14 +4,20 @@ import asyncio
 
 import pytest
 
-from tests.support import fail_after
-from toolwright import Policy, Runtime, ToolCall, tool
+from tests.support import fail_after, until
+from toolwright import HookCall, Policy, Runtime, ToolCall, tool
 from toolwright.effects.memory import MemoryStore
 from toolwright.effects.memory_rows import MemoryDatabase
 from toolwright.testing import FakeClock
 
 ONE_AT_A_TIME = Policy(queue_timeout=5, max_concurrency=1)
 CALLS = [ToolCall(id=name, name="note", arguments={"name": name}) for name in ("c1", "c2", "c3")]
+
+
+def waits_elsewhere(batch):
+    """True when the first call of a batch waits for one of another process."""
+    ticket = batch.calls[0].ticket
+    return ticket is not None and ticket.state == "elsewhere"
 
 
 class SlowStore(MemoryStore):
@@ -76,3 +82,57 @@ async def test_the_time_in_the_queue_begins_when_the_journal_has_answered():
 
     assert first.value == "c1"
     assert [(outcome.failure.code, outcome.may_have_run) for outcome in others] == [("queue_timeout", False)] * 2
+
+
+@pytest.mark.promise("SCHED-05")
+async def test_the_time_to_wait_for_another_process_begins_when_the_journal_has_told_of_it():
+    clock, rows = FakeClock(), MemoryDatabase()
+    entered = {name: asyncio.Event() for name in ("ours", "theirs")}
+    opened = {name: asyncio.Event() for name in ("ours", "theirs")}
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    class SlowToHold(MemoryStore):
+        async def hold(self, claims):
+            if claims[0][0].call_id == "last":
+                asked.set()
+                await answer.wait()
+            return await super().hold(claims)
+
+    @tool(timeout=600)
+    async def note(name: str) -> str:
+        if name in opened:
+            entered[name].set()
+            await opened[name].wait()
+        return name
+
+    async def check(call: HookCall) -> None:
+        """With a hook, no call stands in the order before the journal has answered."""
+
+    def calls(name: str) -> list[ToolCall]:
+        return [ToolCall(id=name, name="note", arguments={"name": name})]
+
+    async with (
+        fail_after(10),
+        Runtime.open(MemoryStore(rows), tools=[note]) as other,
+        Runtime.open(SlowToHold(rows), tools=[note], clock=clock, policy=ONE_AT_A_TIME, before=[check]) as runtime,
+    ):
+        ours = runtime.session("s").start_batch(calls("ours"))
+        await entered["ours"].wait()
+        theirs = other.session("s").start_batch(calls("theirs"))
+        await until(lambda: waits_elsewhere(theirs))
+        last = runtime.session("s").start_batch(calls("last"))
+        await asked.wait()
+        opened["ours"].set()
+        await ours
+        await entered["theirs"].wait()
+        await clock.advance(6)
+        answer.set()
+        for _ in range(2):
+            assert last.outcome_of(0) is None, "it waits since the answer only"
+            await clock.advance(3)
+        (waited,) = await last
+        opened["theirs"].set()
+        await theirs
+
+    assert waited.failure is not None
+    assert waited.failure.code == "queue_timeout"

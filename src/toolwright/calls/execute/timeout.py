@@ -50,6 +50,7 @@ class QueueDeadline:
 
     def expire(self) -> None:
         call = self._call
+        call.queue_deadline = None  # It has another one, if it waits for calls of other processes after this.
         if call.phase is QUEUED and call.ticket is not None:
             call.env.admission.withdraw(call.ticket)
             end_now(call, _queued_too_long(call.name, self.seconds))
