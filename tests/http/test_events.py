@@ -16,9 +16,11 @@ from tests.http.live import served
 from tests.http.sse_client import following
 from tests.support import fail_after
 from toolwright import App, Runtime, ToolCall, tool
+from toolwright.errors import StoreUnavailable
 from toolwright.http import create_app, events, sse
 from toolwright.http.access.caller import Caller, Scope
-from toolwright.stores import prune
+from toolwright.stores import SqliteStore, prune
+from toolwright.stores.contracts.event_log import EventLogStore, EventPage
 
 
 @tool(readonly=True)
@@ -259,3 +261,30 @@ async def test_a_client_that_another_server_told_more_gets_nothing_twice(file, m
             stopping = ("reconnect", {"kind": "reconnect", "reason": "stopping"})
             assert await ahead.next() == await all_of_it.next() == stopping
         assert await reading == stopping
+
+
+class AwayOnce(EventLogStore):
+    """The log of a store that does not answer when it is read for the first time."""
+
+    def __init__(self, log: EventLogStore) -> None:
+        self._log = log
+        self._away = True
+
+    async def after(self, number: int | None, limit: int) -> EventPage:
+        if self._away:
+            self._away = False
+            raise StoreUnavailable("The store does not answer; try again")
+        return await self._log.after(number, limit)
+
+
+@pytest.mark.promise("HTTP-02")
+async def test_events_come_again_after_the_store_was_away_when_the_first_client_came(file):
+    store = SqliteStore(file)
+    store.services.events = AwayOnce(store.services.events)  # type: ignore[assignment]
+    service = create_app(App(tools=[look]), store, authenticate=everyone())
+    async with fail_after(30), httpx.AsyncClient() as http, served(service) as address:
+        stream = {"Accept": "text/event-stream"}
+        assert (await http.get(f"{address}/v1/events", headers=stream)).status_code == 503
+        async with following(http, address) as live:
+            await (await service.open()).session("s").run_batch(calls("a"))
+            assert [event["kind"] for event in await live.take(2)] == ["batch.started", "call.finished"]

@@ -120,7 +120,7 @@ class EventFeed:
         """
         self.clients += 1
         try:
-            if self._begun is None:
+            if self._begun is None or (self._begun.done() and self._begun.exception() is not None):
                 self._begun = asyncio.ensure_future(self._begin())
             await asyncio.shield(self._begun)
         except BaseException:
