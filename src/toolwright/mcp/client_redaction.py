@@ -61,7 +61,24 @@ class ServerSecrets:
             return value
         encoded = jsonx.encode(value)
         cleaned = self._out(encoded)
-        return value if cleaned is encoded else jsonx.decode(cleaned)
+        if cleaned is encoded:
+            return value
+        try:
+            return jsonx.decode(cleaned)
+        except jsonx.DecodeError:  # it stands in a number, where a handle breaks the JSON
+            return self._parts(value)
+
+    def _parts(self, value: Any) -> Any:
+        """Data with each part cleaned on its own; a number with a secret in it becomes text."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            written = jsonx.encode(value).decode()
+            shown = self.text(written)
+            return value if shown == written else shown
+        if isinstance(value, dict):
+            return {self.text(name): self._parts(each) for name, each in value.items()}
+        return [self._parts(each) for each in value] if isinstance(value, list) else value
 
     def texts(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The same for an object."""

@@ -184,6 +184,12 @@ def call(id: Any, params: dict[str, Any]) -> None:
             sys.stderr.write(f"using {token}\n")
             sys.stderr.flush()
             done = {"content": [{"type": "text", "text": f"token {token}"}], "structuredContent": {token: [token]}}
+        case "leak_number":
+            number = int(os.environ["SERVICE_KEY"])
+            done = {
+                "content": [{"type": "text", "text": "done"}],
+                "structuredContent": {"whole": number, "part": number * 10 + 7, "other": 5, "list": [-number]},
+            }
         case "leak_error":
             send({"id": id, "error": {"code": -32603, "message": f"no access with {os.environ['SERVICE_TOKEN']}"}})
             return

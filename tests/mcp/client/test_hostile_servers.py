@@ -231,6 +231,15 @@ async def test_secrets_are_taken_out_of_whatever_a_server_says(opened, folder, m
 
 
 @pytest.mark.promise("MCP-07")
+async def test_a_secret_of_digits_is_taken_out_of_numbers(opened, folder):
+    runtime = await opened(raw(folder, "leak_number", env={"SERVICE_KEY": "73910428"}))
+    outcome = await call(runtime, "effect")
+    assert outcome.ok, outcome.failure
+    hidden = "[secret:SERVICE_KEY]"
+    assert outcome.value == {"whole": hidden, "part": f"{hidden}7", "other": 5, "list": [f"-{hidden}"]}
+
+
+@pytest.mark.promise("MCP-07")
 async def test_secrets_are_taken_out_of_errors(opened, folder, monkeypatch):
     monkeypatch.setenv("MY_TOKEN", "sesame-open-42")
     runtime = await opened(raw(folder, "leak_error", env={"SERVICE_TOKEN": "${MY_TOKEN}"}))
