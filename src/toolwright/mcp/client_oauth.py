@@ -60,7 +60,7 @@ class SecretTokens:
     def _learn(self, tokens: OAuthToken | None) -> None:
         if tokens is not None:
             for token in filter(None, (tokens.access_token, tokens.refresh_token)):
-                self._secrets.learn(f"oauth.{self._server}", token)
+                self._secrets.learn_token(f"oauth.{self._server}", token)
 
 
 async def authorisation(

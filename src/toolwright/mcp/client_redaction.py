@@ -12,6 +12,10 @@ from toolwright.session.secrets.encodings import forms
 
 SHORTEST = 6
 """Characters of the shortest value that is taken out: a shorter one would be found everywhere."""
+MOST_TOKENS = 20
+"""How many of the tokens that a server was given one after the other are taken out."""
+_HEAD = 4
+"""Bytes of the beginning of a form: no form is shorter."""
 _SECRET_NAME = re.compile(r"key|token|secret|passw|auth|credential|cookie", re.IGNORECASE)
 _UNSAFE = re.compile(r'["\\\[\]<>&%\'\s]')
 
@@ -25,21 +29,43 @@ class ServerSecrets:
     """The secret values that one server was given, each under a name."""
 
     def __init__(self) -> None:
-        self._forms: dict[bytes, bytes] = {}
+        self._handles: dict[str, bytes] = {}
+        self._tokens: dict[str, None] = {}  # the values that are forgotten after a while, the latest last
+        self._forms: dict[bytes, dict[bytes, bytes]] = {}  # by their beginnings, the longest first
         self._search: re.Pattern[bytes] | None = None
 
     def learn(self, name: str, value: str) -> None:
         """Take this value out from now on, in all its usual encodings."""
-        if len(value) < SHORTEST:
+        self._tokens.pop(value, None)
+        self._learn(name, value)
+
+    def learn_token(self, name: str, value: str) -> None:
+        """The same for a token that is replaced again and again: it is forgotten once there are `MOST_TOKENS` later
+        ones."""
+        if value in self._handles and value not in self._tokens:
             return
-        handle = f"[secret:{_UNSAFE.sub('_', name)}]".encode()
-        found = forms(value)
-        known = len(self._forms)
-        for form in found.whole | found.broken:
-            self._forms.setdefault(form, handle)
-        if len(self._forms) != known:
-            longest_first = sorted(self._forms, key=len, reverse=True)
-            self._search = re.compile(b"|".join(map(re.escape, longest_first)))
+        self._tokens.pop(value, None)
+        self._tokens[value] = None
+        if len(self._tokens) > MOST_TOKENS:
+            oldest = next(iter(self._tokens))
+            del self._tokens[oldest]
+            self._handles.pop(oldest, None)
+        self._learn(name, value)
+
+    def _learn(self, name: str, value: str) -> None:
+        if len(value) < SHORTEST or value in self._handles:
+            return
+        self._handles[value] = f"[secret:{_UNSAFE.sub('_', name)}]".encode()
+        owners: dict[bytes, bytes] = {}
+        for known, handle in self._handles.items():
+            found = forms(known)
+            for form in found.whole | found.broken:
+                owners.setdefault(form, handle)
+        self._forms = {}
+        for form in sorted(owners, key=len, reverse=True):
+            self._forms.setdefault(form[:_HEAD], {})[form] = owners[form]
+        # Their beginnings only: a pattern of whole forms takes megabytes, and seconds to compile.
+        self._search = re.compile(b"|".join(map(re.escape, self._forms)))
 
     def __bool__(self) -> bool:
         return self._search is not None
@@ -87,6 +113,14 @@ class ServerSecrets:
 
     def _out(self, content: bytes) -> bytes:
         assert self._search is not None
-        if self._search.search(content) is None:
-            return content
-        return self._search.sub(lambda match: self._forms[match.group()], content)
+        parts, given, at = [], 0, 0
+        while (found := self._search.search(content, at)) is not None:
+            start = found.start()
+            for form, handle in self._forms[found.group()].items():
+                if content.startswith(form, start):
+                    parts += [content[given:start], handle]
+                    given = at = start + len(form)
+                    break
+            else:
+                at = start + 1
+        return b"".join([*parts, content[given:]]) if parts else content

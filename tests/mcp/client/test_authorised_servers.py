@@ -17,6 +17,8 @@ class Guarded(BaseHTTPRequestHandler):
 
     token = "token-1-of-the-service"
     granted: ClassVar[list[str]] = []
+    renews = False
+    """Whether it grants another token each time, and a token is good for one call."""
 
     def log_message(self, *args):
         pass
@@ -45,6 +47,8 @@ class Guarded(BaseHTTPRequestHandler):
         if self.path == "/token":
             assert parse_qs(body.decode())["grant_type"] == ["client_credentials"]
             self.granted.append("token")
+            if self.renews:
+                type(self).token = f"token-{len(self.granted)}-of-the-service"
             return self.reply(200, {"access_token": self.token, "token_type": "Bearer", "expires_in": 3600})
         if self.headers.get("authorization") != f"Bearer {self.token}":
             base = f"http://127.0.0.1:{self.server.server_port}"  # type: ignore[attr-defined]
@@ -60,6 +64,10 @@ class Guarded(BaseHTTPRequestHandler):
                 result = {"tools": [{"name": "leak", "inputSchema": {"type": "object"}}]}
             case "tools/call":
                 result = {"content": [{"type": "text", "text": f"your token is {self.token}"}]}
+                if self.renews:
+                    earlier = [f"token-{number + 1}-of-the-service" for number in range(len(self.granted))]
+                    result["structuredContent"] = {"tokens": earlier}
+                    type(self).token = "none"
             case method:
                 if "id" not in message:
                     return self.reply(202, None)
@@ -134,3 +142,19 @@ async def test_the_tokens_of_oauth_are_stored_among_the_secrets_and_used_again(o
     assert (await leak(second)).ok
     await asyncio.sleep(0)
     assert Guarded.token.encode() not in file.read_bytes()
+
+
+@pytest.mark.promise("MCP-07")
+async def test_only_the_latest_tokens_of_a_server_are_looked_for(opened, guarded, monkeypatch):
+    # Each token that is looked for costs memory and time, and a program that runs for months gets thousands of them.
+    monkeypatch.setattr(Guarded, "token", "none")
+    monkeypatch.setattr(Guarded, "renews", True)
+    auth = OAuth(client_id="me", client_secret="my-client-secret", issuer=guarded.removesuffix("/mcp"))
+    runtime = await opened(McpServer.http("guarded", guarded, auth=auth))
+    for _ in range(30):
+        outcome = await leak(runtime)
+        assert outcome.ok, outcome
+    shown = outcome.value["tokens"]
+    assert len(shown) >= 30
+    assert shown[0] == "token-1-of-the-service"
+    assert {*shown[-10:]} == {"[secret:oauth.guarded]"}
