@@ -83,6 +83,7 @@ class Connection:
         self._connected = asyncio.Event()
         self._wake = asyncio.Event()
         self._closing = False
+        self._waiting: asyncio.Timeout | None = None  # of what the connection waits for, which closing ends
         self._stale = False
         self._live: LiveServer | None = None
         self._one = asyncio.Lock()
@@ -127,6 +128,8 @@ class Connection:
         """End the connection, and a process that was started for it."""
         self._closing = True
         self._wake.set()
+        if self._waiting is not None and not self._waiting.expired():
+            self._waiting.reschedule(asyncio.get_running_loop().time())
         if self._task is not None:
             await asyncio.wait([self._task])
         self._state = "closed"
@@ -243,13 +246,15 @@ class Connection:
 
         async with AsyncExitStack() as stack:
             try:
-                async with asyncio.timeout(self._connect_seconds()):
+                async with self._no_longer_than(self._connect_seconds()):
                     transport = await self._transport(ended, exit)
                     client = await stack.enter_async_context(self._client(transport))
                     self._require_protocol(client)
                     live = LiveServer(settings, client, self._secrets, self._host.clock, self._list_now)
                     listed = await self._read_list(client)
             except TimeoutError:
+                if self._closing:
+                    return
                 raise ToolwrightError(f"it did not answer within {self._connect_seconds():g} seconds") from None
             await self._take(listed, live)
             if lost:
@@ -288,11 +293,27 @@ class Connection:
                     continue
             self._stale = False
             last = self._host.clock.monotonic()
-            async with asyncio.timeout(self._settings.connect_timeout):
-                await self._take(await self._read_list(live.client), live)
+            try:
+                async with self._no_longer_than(self._settings.connect_timeout):
+                    await self._take(await self._read_list(live.client), live)
+            except TimeoutError:
+                if self._closing:
+                    return
+                raise
             if not lost:
                 self._live = live
                 self._connected.set()
+
+    @asynccontextmanager
+    async def _no_longer_than(self, seconds: float) -> AsyncIterator[None]:
+        """Wait for the server so long, or until the connection is closed."""
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                self._waiting = limit
+                yield
+        finally:
+            self._waiting = None
 
     async def _list_now(self) -> None:
         live = self._live

@@ -9,6 +9,8 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from tests.support import fail_after
+from toolwright import App
 from toolwright.mcp import McpServer, OAuth
 
 
@@ -158,3 +160,21 @@ async def test_only_the_latest_tokens_of_a_server_are_looked_for(opened, guarded
     assert len(shown) >= 30
     assert shown[0] == "token-1-of-the-service"
     assert {*shown[-10:]} == {"[secret:oauth.guarded]"}
+
+
+@pytest.mark.promise("MCP-02", "MCP-03")
+async def test_a_runtime_closes_while_a_person_has_not_authorised_yet(guarded):
+    asked = asyncio.Event()
+
+    async def redirect(url: str) -> None:
+        asked.set()
+
+    async def callback() -> str:
+        await asyncio.Event().wait()  # nobody comes back from the page
+        return ""
+
+    auth = OAuth(client_id="me", client_secret="my-client-secret", redirect=redirect, callback=callback)
+    server = McpServer.http("guarded", guarded, auth=auth, connect_timeout=0.1)
+    async with fail_after(30), App(tools=[server]).open() as runtime:
+        await asked.wait()
+        assert runtime.servers()[0].state == "connecting"
