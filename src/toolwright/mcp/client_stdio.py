@@ -241,7 +241,8 @@ async def _log(server: str, stderr: asyncio.StreamReader, redact: Callable[[str]
             return
         if not line:
             return
-        text = redact(clean_line(line.decode("utf-8", "replace"), _LONGEST_STDERR_LINE))
+        # Cut at last: the beginning of a secret is not known for one.
+        text = clean_line(redact(clean_line(line.decode("utf-8", "replace"), _CHUNK)), _LONGEST_STDERR_LINE)
         before = limit.take() if text else None
         if before is not None:
             more = f" ({before} lines before it are left out)" if before else ""

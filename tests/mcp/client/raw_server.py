@@ -184,6 +184,9 @@ def call(id: Any, params: dict[str, Any]) -> None:
             sys.stderr.write(f"using {token}\n")
             sys.stderr.flush()
             done = {"content": [{"type": "text", "text": f"token {token}"}], "structuredContent": {token: [token]}}
+        case "leak_at_the_cut":
+            sys.stderr.write(f"{'x' * 3_980}{os.environ['SERVICE_TOKEN']}\nthe next line\n")
+            sys.stderr.flush()
         case "leak_number":
             number = int(os.environ["SERVICE_KEY"])
             done = {

@@ -231,6 +231,17 @@ async def test_secrets_are_taken_out_of_whatever_a_server_says(opened, folder, m
 
 
 @pytest.mark.promise("MCP-07")
+async def test_a_secret_is_taken_out_of_a_line_that_is_cut_in_it(opened, folder, caplog):
+    caplog.set_level(logging.INFO, "toolwright.mcp")
+    token = "sesame-open-42-and-many-more-characters"
+    runtime = await opened(raw(folder, "leak_at_the_cut", env={"SERVICE_TOKEN": token}))
+    assert (await call(runtime, "effect")).ok
+    await until(lambda: "the next line" in caplog.text)
+    assert "xxxx" in caplog.text
+    assert token[:6] not in caplog.text
+
+
+@pytest.mark.promise("MCP-07")
 async def test_a_secret_of_digits_is_taken_out_of_numbers(opened, folder):
     runtime = await opened(raw(folder, "leak_number", env={"SERVICE_KEY": "73910428"}))
     outcome = await call(runtime, "effect")
