@@ -585,3 +585,40 @@ async def test_what_a_tool_takes_into_a_child_session_is_redacted_there(file, op
     for data in (shown, *(path.read_bytes() for path in file.parent.iterdir() if path.suffix != ".key")):
         for form in (VALUE.encode(), json.dumps(VALUE).encode(), b"while the child", b"by the same name"):
             assert form not in data
+
+
+@pytest.mark.promise("SES-03", "OUT-03")
+async def test_a_value_in_a_preview_that_is_cut_in_it_is_nowhere_to_be_seen(open_runtime):
+    token = "Zq8vKx2m-Lw9pTz4rNb7-Yc5hJd3gFs6-Mu1"
+
+    @tool
+    async def number(before: int) -> int:
+        return "x" * before + token  # type: ignore[return-value]
+
+    @tool
+    async def names(before: int) -> dict[str, int]:
+        return {"x" * before + token: "y"}  # type: ignore[dict-item]
+
+    @tool
+    async def inner(count: int) -> int:
+        return count
+
+    @tool
+    async def outer(before: int, ctx: ToolContext) -> str:
+        return (await ctx.call("inner", count="x" * before + token)).text
+
+    runtime = await open_runtime(number, names, inner, outer)
+    session = runtime.session("s")
+    await session.secrets.set("k", token)
+    subscription = runtime.subscribe()
+    calls = [
+        ToolCall(name=name, arguments={"before": before})
+        for name in ("number", "names", "outer")
+        for before in range(75, 121, 3)
+    ]
+    outcomes = await session.run_batch(calls)
+    assert {outcome.failure.code for outcome in outcomes if outcome.failure is not None} == {"invalid_output"}
+    shown = all_shown(runtime, outcomes, events_of(subscription))
+    assert "xxx" in shown
+    pieces = [token[at : at + 5] for at in range(len(token) - 4)]
+    assert [piece for piece in pieces if piece in shown] == []

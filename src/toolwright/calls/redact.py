@@ -37,6 +37,11 @@ MOST_SEARCHED = 70_000
 MOST_LIVE = 64 * 1024
 """Characters of one piece of live output that are searched for secrets and shown."""
 
+CUT = "…"
+"""What a failure shows instead of the end of a value."""
+MOST_BEGUN = 4
+"""Characters of the shortest beginning of a secret that is taken out where a value is cut in it."""
+
 SEALED = b'{"toolwright.sealed":'
 """The beginning of the JSON of sealed data."""
 
@@ -73,6 +78,8 @@ def redact_fields(redactor: Redactor, item: S, but: frozenset[str] = frozenset()
 
     Every field is searched except those that its type calls `unsearched`, so that a new field is never forgotten.
     """
+    if isinstance(item, Failure) and CUT in item.message:
+        item = _without_cut_secrets(redactor, item)
     changes: dict[str, Any] = {}
     unsearched, encoded = getattr(item, "unsearched", but), getattr(item, "encoded", _PLAIN)
     for name in item.__struct_fields__:
@@ -87,6 +94,32 @@ def redact_fields(redactor: Redactor, item: S, but: frozenset[str] = frozenset()
 
 
 _PLAIN: dict[str, str] = {}
+
+
+def _without_cut_secrets(redactor: Redactor, failure: Any) -> Any:
+    """A failure whose message or data shows the beginnings of values, without the beginnings of secrets in them."""
+    message, data = _cut_values(redactor, failure.message), _cut_values(redactor, failure.data)
+    return (
+        failure if (message, data) == (failure.message, failure.data) else replace(failure, message=message, data=data)
+    )
+
+
+def _cut_values(redactor: Redactor, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_cut_values(redactor, each) for each in value]
+    if isinstance(value, dict):
+        return {_cut_values(redactor, name): _cut_values(redactor, each) for name, each in value.items()}
+    if not isinstance(value, str) or CUT not in value:
+        return value
+    *cut, rest = value.split(CUT)
+    shown = []
+    for part in cut:
+        stream = redactor.stream()
+        begun = stream.feed(part)
+        # What is held back may be the beginning of a secret; of a few characters it tells nothing.
+        held = stream.end()
+        shown.append(begun if len(held) >= MOST_BEGUN else begun + held)
+    return CUT.join([*shown, rest])
 
 
 def _redacted(redactor: Redactor, value: object, encoding: str | None) -> object:
