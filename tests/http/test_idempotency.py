@@ -160,3 +160,12 @@ def _refuses(caller: Caller) -> Any:
         return caller
 
     return authenticate
+
+
+@pytest.mark.promise("HTTP-03", "HTTP-04")
+async def test_nothing_is_kept_for_a_stranger_who_has_no_key_of_a_wait(place: Any) -> None:
+    async with opened(store=place) as client:
+        for body in ({"value": 1}, {"value": 1}, {"value": 2}):
+            refused = await client.post("/v1/waits/no-such-key", json=body, headers=KEY)
+            assert (refused.status_code, refused.json()["code"]) == (404, "key_forged")
+            assert "idempotent-replayed" not in refused.headers

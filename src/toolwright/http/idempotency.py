@@ -70,8 +70,11 @@ class RememberedRequests:
         key: IdempotencyKey,
         content: bytes,
         work: Callable[[IdempotencyKey], Awaitable[Answered]],
+        *,
+        keeps_refusals: bool = True,
     ) -> Answered:
-        """The answer of a request: the kept one, or that of `work`, which is kept then.
+        """The answer of a request: the kept one, or that of `work`, which is kept then; a refusal only with
+        `keeps_refusals`.
 
         Raises:
             Problem: the key was used for another request, or another process works on this one.
@@ -99,7 +102,7 @@ class RememberedRequests:
                     "Another server works on the request of this Idempotency-Key; ask again",
                     headers={"Retry-After": "1"},
                 )
-            return await self._work(store, replace(key, again=state.state == "again"), work)
+            return await self._work(store, replace(key, again=state.state == "again"), work, keeps_refusals)
         finally:
             del self._running[key.digest]
             done.set_result(None)
@@ -109,14 +112,15 @@ class RememberedRequests:
         store: RequestStore,
         key: IdempotencyKey,
         work: Callable[[IdempotencyKey], Awaitable[Answered]],
+        keeps_refusals: bool,
     ) -> Answered:
         answer: Answered
         try:
             answer = await work(key)
         except Exception as error:  # told as a problem, as without a key
             answer = answer_of(problem_of(error))
-        status = answer.status if isinstance(answer, JsonAnswer) else 0
-        if isinstance(answer, JsonAnswer) and status < 500 and status not in _NOT_KEPT and len(answer.body) <= LARGEST:
+        status, most = answer.status if isinstance(answer, JsonAnswer) else 0, 500 if keeps_refusals else 400
+        if isinstance(answer, JsonAnswer) and status < most and status not in _NOT_KEPT and len(answer.body) <= LARGEST:
             headers = {**answer.headers, "content-type": answer.media_type}
             await store.finish(key.digest, KeptAnswer(answer.status, headers, answer.body))
         else:

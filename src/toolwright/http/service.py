@@ -221,7 +221,9 @@ class Service:
             return await _handle(operation, request)
 
         store, now = stores_of(request.runtime).requests, request.runtime.clock.now()
-        return await self._remembered.answer(store, now, key, content, work)
+        # A stranger who guesses keys of waits must not fill the store with refusals.
+        known = operation.scope is not None
+        return await self._remembered.answer(store, now, key, content, work, keeps_refusals=known)
 
     async def _read_body(self, operation: Operation, raw: Request) -> bytes:
         data = await read_all(raw, self.sign_in.limits.body_bytes)
