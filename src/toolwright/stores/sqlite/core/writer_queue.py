@@ -147,7 +147,8 @@ class WriterQueue:
         _open_queues.discard(self)
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            os.close(fd)
+            with contextlib.suppress(OSError):  # closed by other code, or its disk failed
+                os.close(fd)
 
     def _open(self) -> bool:
         name, directory = self._place.name + ENDING, self._place.directory
