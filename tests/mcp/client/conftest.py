@@ -11,9 +11,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio._backends._asyncio  # noqa: F401 - else the first connection imports it, which tests that watch the loop see
 import pytest
 
-import toolwright.mcp.connection  # noqa: F401 - it takes a second, which tests that watch the loop would see
+import toolwright.mcp.connection  # noqa: F401 - the same
 from tests.crash.conftest import Crashes
 from tests.support import fail_after, until
 from tests.warm_programs import WarmPrograms
