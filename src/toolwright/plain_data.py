@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, SupportsFloat, SupportsIndex, cast
 
 from msgspec import Struct, to_builtins
 
@@ -28,6 +29,22 @@ def plain_data(item: Any, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
     else:
         names = item.__struct_fields__ if isinstance(item, Struct) else item._fields
     return {name: _field(name, getattr(item, name)) for name in names if name not in without}
+
+
+def plain_number(number: object) -> float | None:
+    """The number as JSON and every store know it: of another type of numbers, such as one of NumPy, the plain integer
+    or float. None for all else: True and False, what is not finite, and whole numbers of more than 64 bits."""
+    plain: float
+    if type(number) in (int, float):
+        plain = cast(float, number)
+    elif isinstance(number, bool) or not isinstance(number, (SupportsIndex, SupportsFloat)):
+        return None
+    else:
+        try:
+            plain = operator.index(number) if isinstance(number, SupportsIndex) else float(number)
+        except Exception:  # the number's own code
+            return None
+    return plain if abs(plain) < 2**63 else None  # NaN is not below anything
 
 
 def code_name(code: object) -> str:

@@ -15,7 +15,7 @@ from toolwright.events import AnyEvent, CallOutput, CallProgress, CallStatus, Ca
 from toolwright.log_fields import log_fields
 from toolwright.stores.contracts.background_run import BackgroundRun, Progress
 from toolwright.stores.contracts.run_store import Report, RunStore
-from toolwright.tools.outcome import encodable, plain_number
+from toolwright.tools.outcome import encodable
 
 log = logging.getLogger("toolwright.background")
 
@@ -140,17 +140,10 @@ class EventCollector:
 
 def _progress(event: CallProgress) -> Progress | None:
     """The progress that a tool reports, if it can be stored."""
-    current, total = _number(event.current), _number(event.total)
     label, unit = (None if each is None else _words(each)[:WORDS] for each in (event.label, event.unit))
-    if current is None and (event.current is not None or (total is None and label is None)):
+    if event.current is None and event.total is None and label is None:
         return None
-    return Progress(current, total, unit, label)
-
-
-def _number(value: object) -> float | None:
-    number = plain_number(value)
-    # A value that is not a number is not below anything either.
-    return number if number is not None and abs(number) < 2**63 else None
+    return Progress(event.current, event.total, unit, label)
 
 
 def _words(text: object) -> str:

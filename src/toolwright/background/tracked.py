@@ -21,11 +21,12 @@ from toolwright.calls.redactor import Redactor
 from toolwright.calls.returned_media import MARK, take_media
 from toolwright.errors import RunError, ServiceError, ToolDefinitionError
 from toolwright.large_json import MOST_CONTAINERS, MOST_ITEMS, TooLong, encode_in_pieces, has_few_parts, is_small
+from toolwright.plain_data import plain_number
 from toolwright.session.services.quotas import to_json
 from toolwright.stores.contracts.background_run import BackgroundRun, Progress
 from toolwright.stores.contracts.run_store import Report
 from toolwright.tools.definition import RESERVED_EVENTS
-from toolwright.tools.outcome import Failure, ToolOutcome, encodable, plain_number
+from toolwright.tools.outcome import Failure, ToolOutcome, encodable
 from toolwright.tools.tool import Tool
 
 LARGEST_VALUE = 8 * 1024 * 1024
@@ -90,8 +91,7 @@ def progress_of(current: float | None, total: float | None, label: str | None, u
         RunError: a number is not usable.
     """
     for what, number in (("progress", current), ("total", total)):
-        wrong = isinstance(number, bool) or not isinstance(number, (int, float)) or not abs(number) < 2**63
-        if number is not None and wrong:
+        if number is not None and plain_number(number) is None:
             raise RunError(f"The {what} {number!r:.100} of a run is not usable; use a number")
     if current is None and total is None and label is None and unit is None:
         return None

@@ -189,7 +189,8 @@ class ToolContext(Generic[Deps]):
         """Report the progress of the call to watchers; `unit` is the unit of the numbers, such as "files".
 
         Without `current` it reports the known facts: the total, or a label of the current work. A report that cannot be
-        used, such as one whose `current` is not a number, never fails the call. It is logged, once for each call.
+        used, such as one whose `current` is not a number, never fails the call: it is left out. It is logged, once for
+        each call.
         """
         self._services.report_progress(current, total, label, unit)
         return _DONE
@@ -198,7 +199,7 @@ class ToolContext(Generic[Deps]):
         """Report the activity of the call to watchers, such as "Uploading". A background run shows it until the next
         one.
 
-        A `text` that is not text never fails the call. It is logged, once for each call.
+        A `text` that is not text never fails the call: it is left out. It is logged, once for each call.
         """
         self._services.report_status(text)
         return _DONE

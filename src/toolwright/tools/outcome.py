@@ -467,14 +467,6 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def plain_number(number: object) -> float | None:
-    """The number as JSON knows it: of a subclass, such as one of NumPy, the plain integer or float. None for all that
-    is no number, also for True and False."""
-    if isinstance(number, bool) or not isinstance(number, (int, float)):
-        return None
-    return int(number) if isinstance(number, int) else float(number)
-
-
 def told(error: BaseException) -> str:
     """The type and text of an exception, also of one whose own text cannot be read."""
     try:

@@ -819,16 +819,27 @@ class Turns:
                 for left in builtins.list(self._left.values()) if signalled else ():
                     if signalled.get(left.turn) is not None:
                         left.cancel(signalled[left.turn] or "")
-        except StoreError as error:
-            log.warning("Events of turns cannot be written: %s", error, extra=log_fields("turn.not_logged"))
+        except Exception as error:  # also from a store of another package, or a library: the watch goes on
+            log.warning(
+                "Events of turns cannot be written: %s",
+                error,
+                exc_info=not isinstance(error, StoreError),
+                extra=log_fields("turn.not_logged"),
+            )
 
     def _running(self) -> builtins.list[LocalTurn]:
         return [local for active in self._active.values() for local in active._local.values() if local.run is not None]
 
     async def _write_events(self, local: LocalTurn) -> None:
-        run, chunk = local.run, local.log.take()
-        if run is not None and chunk is not None:
+        run, written, chunk = local.run, local.log.written, local.log.take()
+        if run is None or chunk is None:
+            return
+        try:
             await self.store.log(local.id, run.token, chunk)
+        except BaseException:
+            if local.log.written == chunk.last:  # else later ones are written already, or on their way
+                local.log.put_back(written)
+            raise
 
     def new_log(self, record: TurnRecord) -> TurnLog:
         """The log of a turn that this process works on, or will."""

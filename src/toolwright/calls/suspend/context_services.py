@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import math
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,11 +22,12 @@ from toolwright.calls.suspend.suspend import enter
 from toolwright.errors import ServiceError, StoreError, ToolwrightError
 from toolwright.events import CallEmitted, CallNote, CallOutput, CallProgress, CallStatus
 from toolwright.limited_children import ChildPool
+from toolwright.plain_data import plain_number
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.context import ToolContext
 from toolwright.tools.model import ModelAnswer, ModelRequest
-from toolwright.tools.outcome import ToolOutcome, encodable, plain_number
+from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.raw_schema import summarise
 from toolwright.tools.shell_rules import ShellRule
 from toolwright.tools.tool import Tool
@@ -108,25 +108,25 @@ class ActiveCallServices:
         return self._call.env.clock.now()
 
     def report_progress(self, current: float | None, total: float | None, label: str | None, unit: str | None) -> None:
-        if not (
-            (current is None or _is_number(current))
-            and (total is None or _is_number(total))
-            and _are_text_or_none(label, unit)
-        ):
+        said = (current, total, label, unit)
+        usable = (plain_number(current), plain_number(total), _text(label), _text(unit))
+        if any(each is None and given is not None for each, given in zip(usable, said, strict=True)):
             self._warn("progress", "finite numbers, and text for label and unit")
-        else:
-            current, total = plain_number(current), plain_number(total)
-        self._publish(CallProgress(*about(self._call), current, total, label, unit))
+            if current is not None and usable[0] is None:
+                return
+        self._publish(CallProgress(*about(self._call), *usable))
 
     def report_status(self, text: str) -> None:
-        if not isinstance(text, str):
+        if isinstance(text, str):
+            self._publish(CallStatus(*about(self._call), encodable(text)))
+        else:
             self._warn("status", "text")
-        self._publish(CallStatus(*about(self._call), text))
 
     def report_output(self, stream: str, text: str) -> None:
-        if not (isinstance(stream, str) and isinstance(text, str)):
+        if isinstance(stream, str) and isinstance(text, str):
+            self._publish(CallOutput(*about(self._call), encodable(stream), encodable(text)))
+        else:
             self._warn("output", "the name of a stream, and text")
-        self._publish(CallOutput(*about(self._call), stream, text))
 
     async def run_nested(self, calls: Iterable[ToolCall | Mapping[str, Any]]) -> list[ToolOutcome]:
         async with durable.recording(self._call):
@@ -250,12 +250,8 @@ class ActiveCallServices:
             publish(self._call.env, self._call, event)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and -math.inf < value < math.inf
-
-
-def _are_text_or_none(*values: object) -> bool:
-    return all(value is None or isinstance(value, str) for value in values)
+def _text(value: object) -> str | None:
+    return encodable(value) if isinstance(value, str) else None
 
 
 class Recorded:

@@ -1,0 +1,98 @@
+"""The events of a turn in its store: what tools report, whatever that is, and what a store refuses for a while."""
+
+import asyncio
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from tests.support import fail_after
+from toolwright import ToolCall, ToolContext, tool
+from toolwright.errors import StoreError
+from toolwright.stores.contracts.turns import EventChunk
+from toolwright.stores.sql.sessions.turns import SqlTurnStore
+from toolwright.testing import ScriptedModel
+
+HALF = "a \udc00 b"
+"""Text that has no form in UTF-8, such as a file name that `os.fsdecode` gave."""
+
+
+@pytest.mark.promise("TURN-07", "RUN-10")
+@pytest.mark.parametrize(
+    "garbage",
+    [HALF, object(), float("nan"), 10**400, b"x", True],
+    ids=["half-a-pair", "object", "nan", "huge", "bytes", "bool"],
+)
+async def test_a_turn_ends_whatever_its_tools_report(place, open_runtime, garbage: Any):
+    @tool(readonly=True)
+    async def work(ctx: ToolContext) -> str:
+        await ctx.progress(garbage)
+        await ctx.progress(1, total=garbage, label=garbage, unit=garbage)
+        await ctx.status(garbage)
+        await ctx.output(garbage, garbage)
+        return "done"
+
+    runtime = await open_runtime(place, work, model=ScriptedModel([[ToolCall(id="c", name="work")], "Done."]))
+    async with fail_after(20):
+        turn = await runtime.session("s").start_turn("Go.")
+        events = [event async for event in turn.follow()]
+        outcome = await turn
+    assert (outcome.status, outcome.text) == ("answered", "Done.")
+    assert [event.data["current"] for event in events if event.kind == "call.progress"] == [1]
+    said = [event.data["text"] for event in events if event.kind in ("call.status", "call.output")]
+    assert said == (["a \\udc00 b"] * 2 if garbage is HALF else [])
+
+
+class Counted:
+    """A whole number of another library, as NumPy has them: it is no `int`."""
+
+    def __index__(self) -> int:
+        return 3
+
+
+@pytest.mark.promise("TURN-07", "RUN-10")
+async def test_numbers_of_other_libraries_are_progress(place, open_runtime):
+    @tool(readonly=True)
+    async def work(ctx: ToolContext) -> str:
+        await ctx.progress(Counted(), total=Fraction(7, 2))  # type: ignore[arg-type]
+        return "done"
+
+    runtime = await open_runtime(place, work, model=ScriptedModel([[ToolCall(id="c", name="work")], "Done."]))
+    async with fail_after(20):
+        turn = await runtime.session("s").start_turn("Go.")
+        (progress,) = [event.data async for event in turn.follow() if event.kind == "call.progress"]
+    assert (progress["current"], progress["total"]) == (3, 3.5)
+
+
+@pytest.mark.promise("TURN-07")
+@pytest.mark.parametrize("error", [StoreError("not now"), RuntimeError("a fault of a library")], ids=repr)
+async def test_events_that_could_not_be_written_are_written_later(file, open_runtime, monkeypatch, error):
+    refused, leave, write = asyncio.Event(), asyncio.Event(), SqlTurnStore.log
+
+    async def log(self: SqlTurnStore, id: str, token: int, events: EventChunk) -> bool:
+        if not refused.is_set() and b"first" in events.data:
+            refused.set()
+            raise error
+        return await write(self, id, token, events)
+
+    monkeypatch.setattr(SqlTurnStore, "log", log)
+
+    @tool(readonly=True)
+    async def work(ctx: ToolContext) -> str:
+        await ctx.output("stdout", "first")
+        await refused.wait()
+        await ctx.output("stdout", "second")
+        await leave.wait()
+        return "done"
+
+    model = ScriptedModel([[ToolCall(id="c", name="work")], "Done."])
+    runtime, other = await open_runtime(file, work, model=model), await open_runtime(file, work, model=model)
+    async with fail_after(20):
+        turn = await runtime.session("s").start_turn("Go.")
+        seen: list[Any] = []
+        async for event in (await other.turn(turn.id)).follow():
+            seen.append(event)
+            if event.kind == "call.output" and event.data["text"] == "second":
+                leave.set()
+    assert [event.data["text"] for event in seen if event.kind == "call.output"] == ["first", "second"]
+    assert [event.number for event in seen] == list(range(1, len(seen) + 1))
