@@ -102,6 +102,8 @@ async def test_a_request_that_does_not_fit_is_told_every_problem_and_changes_not
     [
         (b"{", {}, 400, "not_json"),
         (b"\xff", {}, 400, "not_json"),
+        (b'{"sender": 5, "content": "\xff"}', {}, 400, "not_json"),
+        (b'["\xed\xa0\x80"]', {}, 400, "not_json"),
         (b"[" * 5_000, {}, 400, "not_json"),
         (b"[]", {}, 422, "invalid"),
         (b"", {}, 400, "not_json"),

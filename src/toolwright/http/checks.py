@@ -34,7 +34,11 @@ class BodyCheck:
                 jsonx.require_shallow(data)
             return self._decode(data)
         except msgspec.ValidationError as error:
-            raise invalid(self._problems(data, error)) from None
+            try:
+                problems = self._problems(data, error)
+            except UnicodeDecodeError as wrong:  # behind the first place that does not fit
+                raise not_json(data, wrong) from None
+            raise invalid(problems) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise not_json(data, error) from None
 
