@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from toolwright import jsonx
 from toolwright.calls.batch import Batch
 from toolwright.errors import RuntimeClosed, StoreError
+from toolwright.http.used_sessions import used_session
 from toolwright.log_fields import log_fields
 from toolwright.runtime.runtime import Runtime, history_of, is_durable, waits_of
 from toolwright.stores.contracts.inspection import PastCall
@@ -87,7 +88,7 @@ class BatchCancels:
         self._watching = None
 
     def _cancel(self, call: CallKey, reason: str) -> None:
-        for batch in self._runtime.session(call.session).batches:
+        for batch in used_session(self._runtime, call.session).batches:
             if batch.scope == call.scope and any(each.call_id == call.call_id for each in batch.unfinished):
                 batch.cancel(reason)
 

@@ -19,6 +19,7 @@ from toolwright.http.access.sign_in import SignIn
 from toolwright.http.answers import JsonAnswer, StreamAnswer
 from toolwright.http.idempotency import IdempotencyKey
 from toolwright.http.problems import Problem
+from toolwright.http.used_sessions import used_session
 from toolwright.runtime.runtime import Runtime
 from toolwright.session.session import Session
 
@@ -121,7 +122,7 @@ class ServiceRequest(Generic[Body, Query]):
 
     def session(self) -> Session:
         """The session that the path names."""
-        return self.runtime.session(self.path[SESSION])
+        return used_session(self.runtime, self.path[SESSION])
 
     def sees(self, session: str) -> bool:
         """True when the caller has the scope of the operation in a session: lists leave other ones out."""

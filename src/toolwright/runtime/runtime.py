@@ -543,6 +543,12 @@ def session_of_key(runtime: Runtime, key: str) -> str:
     return runtime._open_parts().shared.effects.read_key(key).call.session
 
 
+def leave_session(runtime: Runtime, session_id: str) -> bool:
+    """Hold a session in memory only as long as other code does; False where it must stay for now, for its work or its
+    secrets."""
+    return runtime._open_parts().sessions.leave_idle(session_id)
+
+
 def stores_of(runtime: Runtime) -> BackgroundStores:
     """The stores of a runtime, for the rooms above it that keep records of their own."""
     return runtime._open_parts().storage.stores()

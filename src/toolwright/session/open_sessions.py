@@ -118,6 +118,13 @@ class OpenSessions:
         if session is not None:
             self._held_sessions[id] = session
 
+    def leave_idle(self, session_id: str) -> bool:
+        """The same for the session of an id; False where it must stay in memory for now."""
+        core = self._cores.get(session_id)
+        if core is not None:
+            self.hold_weakly(core)
+        return session_id not in self._cores
+
     def get(self, session_id: str) -> SessionCore | None:
         """The inside of a session that is open, child sessions excepted."""
         return self._cores.get(session_id) or self._held_cores.get(session_id)
@@ -149,11 +156,19 @@ class OpenSessions:
     async def redacted(self, session_id: str, text: str, what: str = "reason") -> str:
         """A text that somebody outside wrote about a session, without the secrets of that session; `what` names it in
         an error."""
-        return await (self._children.get(session_id) or self.core(session_id)).redacted(text, what)
+        core = self._children.get(session_id) or self.core(session_id)
+        try:
+            return await core.redacted(text, what)
+        finally:
+            self.leave(core)
 
     async def redactor(self, session_id: str) -> Redactor | None:
         """Removes the secrets of a session from values; None where it has none."""
-        return await (self._children.get(session_id) or self.core(session_id)).redactor()
+        core = self._children.get(session_id) or self.core(session_id)
+        try:
+            return await core.redactor()
+        finally:
+            self.leave(core)
 
     def close(self) -> None:
         """Search log records no longer for the secrets of the sessions."""

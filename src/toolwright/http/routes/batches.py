@@ -21,6 +21,7 @@ from toolwright.http.cursors import Page, PageQuery, page_from, read_cursor
 from toolwright.http.operations import LONGEST_ID, SESSION, Id, Operation, OtherAnswer, ServiceRequest
 from toolwright.http.outcome_json import outcomes_json
 from toolwright.http.problems import Problem, invalid, not_found
+from toolwright.http.used_sessions import used_session
 from toolwright.http.waited_for import recorded, waited_for
 from toolwright.runtime.runtime import history_of
 from toolwright.stores.contracts.inspection import PastBatch, PastCall
@@ -262,7 +263,7 @@ async def get_batch(request: ServiceRequest[None, WhichBatch]) -> dict[str, Any]
     reasons = {id: record.waited_for for id, record in records.items()}
     reasons |= waited_for(calls, request.runtime.tools.snapshot())
     if any(call.outcome is None for call in calls):
-        batches = request.runtime.session(first.key.session).batches
+        batches = used_session(request.runtime, first.key.session).batches
         for one in _running(batches, first):
             held = blocked_calls(one, batches)
             reasons |= {id: tuple(call.call_id for call in behind) for id, behind in held.items()}
@@ -291,7 +292,7 @@ async def cancel_batch(request: ServiceRequest[Cancel, WhichBatch]) -> dict[str,
     """Stop a batch, on whichever server it runs."""
     calls = await _calls_of(request, request.query)
     key, id = calls[0].key, calls[0].batch
-    running = _running(request.runtime.session(key.session).batches, calls[0])
+    running = _running(used_session(request.runtime, key.session).batches, calls[0])
     if not running and any(call.outcome is None and not call.cut_off for call in calls):
         asked = await cancels_of(request.runtime).ask(calls, request.body.reason)
         if asked is None:

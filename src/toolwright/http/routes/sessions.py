@@ -11,6 +11,7 @@ from toolwright.http.answers import JsonAnswer
 from toolwright.http.cursors import Page, PageQuery, page_from, read_cursor
 from toolwright.http.operations import SESSION, Id, Operation, OtherAnswer, ServiceRequest
 from toolwright.http.problems import Problem, invalid, not_found
+from toolwright.http.used_sessions import used_session
 from toolwright.ids import uuid7
 from toolwright.runtime.call_history import MemoryCallHistory
 from toolwright.runtime.runtime import Runtime, history_of
@@ -60,7 +61,7 @@ async def make_session(request: ServiceRequest[NewSession]) -> JsonAnswer:
     for name, text in (("id", id), ("title", body.title)):
         if text is not None and not text.split():  # nothing would be recorded, and so there would be no session
             raise invalid([ArgumentProblem(f"$.{name}", "it has only spaces", preview(text), "visible text")])
-    session, known = request.runtime.session(id), await _find(request.runtime, id)
+    session, known = used_session(request.runtime, id), await _find(request.runtime, id)
     title = body.title
     if title is None and (known is None or known.title is None):
         title = id[:200]  # the id of a session may be longer than a title
