@@ -203,3 +203,20 @@ def test_an_error_is_told_in_json_where_json_is_asked_for_before_the_verb(comman
     ended = subprocess.run([*command, *words], cwd=project, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert json.loads(ended.stderr)["error"]["code"] == "bad_input"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("kv", "set", "a", "caf\udce9", "--session", "s"),
+        ("runs", "logs", "caf\udce9"),
+        ("approvals", "approve", "caf\udce9"),
+        ("schedules", "pause", "caf\udce9"),
+    ],
+)
+def test_a_word_that_is_not_utf_8_is_bad_input(run: Run, words: tuple[str, ...]) -> None:
+    assert run("call", "echo", "text=a", "--tools", "kit", "--db", "a.db").code == 0
+    ended = run(*words, "--db", "a.db")
+    assert ended.code == 2
+    assert "UTF-8" in ended.err
+    assert "Traceback" not in ended.err

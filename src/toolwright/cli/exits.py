@@ -136,9 +136,19 @@ def reported() -> Iterator[None]:
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except Exception as error:  # the edge of the process: a fault of ours must not look like a failed call
+        if (word := _undecoded(error)) is not None:
+            complain(f"The text {word!r:.200} is not UTF-8; write it in UTF-8")
+            raise typer.Exit(BAD_INPUT) from None
         complain(
             f"toolwright failed with {type(error).__name__}: {error}; please report it with the lines above",
             "internal_error",
             error,
         )
         raise typer.Exit(BROKEN) from None
+
+
+def _undecoded(error: Exception) -> str | None:
+    """The text of an error that is about bytes which are not UTF-8, as Python reads them from a command line."""
+    if not isinstance(error, UnicodeEncodeError) or not "\udc80" <= error.object[error.start] <= "\udcff":
+        return None
+    return error.object
