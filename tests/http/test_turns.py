@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.requests import HTTPConnection
 
-from tests.http.client import Client, opened
+from tests.http.client import Client, client_of, opened
 from tests.support import fail_after
 from toolwright import App, ToolCall, tool
+from toolwright.http import create_app
 from toolwright.http.access.caller import Caller
 from toolwright.testing import FunctionModel, ScriptedModel
 from toolwright.tools.model import ModelAnswer
@@ -195,3 +197,20 @@ async def followed(client: Client, path: str, last: str | None = None) -> list[t
     async with client.http.stream("GET", path, headers=headers) as response:
         assert response.status_code == 200
         return read_events(await response.aread())
+
+
+@pytest.mark.promise("SES-06", "HTTP-03")
+async def test_the_id_of_a_turn_does_not_tell_a_restricted_caller_its_session(place: Any) -> None:
+    who = Caller("root", frozenset({"admin"}))
+
+    async def authenticate(connection: HTTPConnection) -> Caller:
+        return who
+
+    service = create_app(agent("Hello."), place, authenticate=authenticate)
+    async with service.lifespan(), client_of(service) as client:
+        asked = {"message": "Hi", "id": "t1"}
+        assert (await client.post("/v1/sessions/of-somebody-else/turns", json=asked)).status_code == 200
+        who = Caller("ann", frozenset({"read", "run"}), ("own",))
+        refused = await client.post("/v1/sessions/own/turns", json=asked)
+        assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+        assert "somebody" not in refused.text

@@ -52,8 +52,7 @@ class MemoryTurnStore:
         if known is not None:
             if (known.session, known.message) != (new.session, new.message):
                 raise TurnError(
-                    f"The id {new.id!r:.200} is that of another turn, of session {known.session!r:.200}; "
-                    "give each turn its own id, or the same message",
+                    f"The id {new.id!r:.200} is that of another turn; give each turn its own id, or the same message",
                     "conflict",
                 )
             return known

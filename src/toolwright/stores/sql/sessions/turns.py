@@ -56,7 +56,7 @@ class SqlTurnStore:
             if known is not None:
                 if (known.session, known.message) != (new.session, new.message):
                     raise TurnError(
-                        f"The id {new.id!r:.200} is that of another turn, of session {known.session!r:.200}; "
+                        f"The id {new.id!r:.200} is that of another turn; "
                         "give each turn its own id, or the same message",
                         "conflict",
                     )
