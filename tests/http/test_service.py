@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from tests.http.client import client_of, everyone, opened
 from toolwright import App, Runtime, tool
 from toolwright.http import create_app
 from toolwright.http.access.caller import Caller
+from toolwright.http.routes import sessions
 
 
 @tool
@@ -177,3 +180,27 @@ def test_any_path_finds_one_operation_or_none(path: list[str]) -> None:
         refused = problem.status
     assert refused in (0, 400, 405)
     assert found is None or (found[0].method == "GET" and found[0] in OPERATIONS)
+
+
+@pytest.mark.promise("HTTP-03")
+@pytest.mark.parametrize("durable", [False, True])
+async def test_a_list_for_a_restricted_caller_reads_so_many_sessions_at_once(
+    durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_MOST_READS", 2)
+    monkeypatch.setattr(sessions, "_LEAST_READ", 3)
+    mine = Caller("ann", frozenset({"read"}), ("mine-*", "zebra"))
+    async with Runtime.open(tmp_path / "agent.db" if durable else ":memory:") as runtime:
+        for name in (*(f"{each:02}" for each in range(20)), "mine-1", "mine-2", "mine-3", "other", "zebra"):
+            await runtime.session(name).kv.set("a", 1)
+        service = create_app(runtime, authenticate=everyone(mine))
+        async with client_of(service) as client:
+            pages, path = list[list[str]](), "/v1/sessions?limit=2"
+            cursor: str | None = ""
+            while cursor is not None:
+                page = (await client.get(f"{path}&cursor={cursor}" if cursor else path)).json()
+                pages.append([one["id"] for one in page["items"]])
+                cursor = page["next"]
+    assert pages[0] == []
+    assert [id for page in pages for id in page] == ["mine-1", "mine-2", "mine-3", "zebra"]
+    assert all(len(page) <= 2 for page in pages)

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from toolwright.http.answers import JsonAnswer
-from toolwright.http.cursors import Page, PageQuery, page_from, read_cursor
+from toolwright.http.cursors import Page, PageQuery, page_from, page_of, read_cursor, write_cursor
 from toolwright.http.operations import SESSION, Id, Operation, OtherAnswer, ServiceRequest
 from toolwright.http.problems import Problem, invalid, not_found
 from toolwright.http.used_sessions import used_session
@@ -18,6 +18,11 @@ from toolwright.runtime.runtime import Runtime, history_of
 from toolwright.stores.contracts.archives import SessionInfo
 from toolwright.tools.service_protocols import Message, Sender
 from toolwright.tools.validation_messages import ArgumentProblem, preview
+
+_MOST_READS = 25
+"""How often one request reads the store for a caller that sees only some sessions."""
+_LEAST_READ = 200
+"""How many sessions are read at once, at least, for such a caller."""
 
 
 class NewSession(Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,13 +49,14 @@ async def list_sessions(request: ServiceRequest[None, PageQuery]) -> dict[str, A
     """The sessions that have records, by id."""
     place, limit = read_cursor(request.query.cursor, tuple[str]), request.query.limit
     after, found = "" if place is None else place[0], list[SessionInfo]()
-    while len(found) <= limit:
-        page = await _known(request.runtime, after=after, limit=limit + 1)
+    most = limit + 1 if request.caller.everywhere else max(limit + 1, _LEAST_READ)
+    for _ in range(_MOST_READS):
+        page = await _known(request.runtime, after=after, limit=most)
         found += [one for one in page if request.sees(one.id)]
-        if len(page) <= limit:
-            break
+        if len(found) > limit or len(page) < most:
+            return page_from(found, limit, lambda one: (one.id,))
         after = page[-1].id
-    return page_from(found, limit, lambda one: (one.id,))
+    return page_of([one.to_json() for one in found], write_cursor(after))
 
 
 async def make_session(request: ServiceRequest[NewSession]) -> JsonAnswer:
