@@ -52,7 +52,7 @@ from toolwright.tools.turn_protocols import Budget, Delivery, TurnEvent, TurnInf
 class BlockingFiles(Protocol):
     """A `Files` for code that is not async."""
 
-    def delete(self, path: str, recursive: bool = False) -> int: ...
+    def delete(self, path: str, recursive: bool = False, *, expected: str | None = None) -> int: ...
 
     def grep(
         self, pattern: str, path: str = "/", *, glob: str | None = None, limit: int = 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import httpx
 import pytest
@@ -14,6 +14,9 @@ from tests.http.live import served
 from tests.support import fail_after
 from toolwright import App
 from toolwright.http import create_app
+from toolwright.stores import SqliteStore
+from toolwright.stores.sql.sessions.files import SqlFilesStore
+from toolwright.tools.service_protocols import FileInfo
 
 FILES = "/v1/sessions/s/files"
 
@@ -198,3 +201,34 @@ async def test_secrets_are_written_and_listed_and_never_read(file) -> None:
             assert "1234567890" not in refused.text
         assert (await client.delete(f"{secrets}/key")).status_code == 204
         assert (await client.delete(f"{secrets}/key")).status_code == 404
+
+
+class WrittenAfterTheLook(SqlFilesStore):
+    """Files of which one is written by somebody else as soon as a request has looked at it."""
+
+    def __init__(self, files: SqlFilesStore) -> None:
+        super().__init__(files._changes)
+        self.write: Callable[[], Awaitable[object]] | None = None
+
+    async def find_file(self, session: str, path: str) -> FileInfo | None:
+        found = await super().find_file(session, path)
+        write, self.write = self.write, None
+        if write is not None:
+            await write()
+        return found
+
+
+@pytest.mark.promise("HTTP-01")
+async def test_a_file_that_is_written_meanwhile_is_not_removed_by_who_read_the_old_one(file) -> None:
+    store = SqliteStore(file)
+    store.services.files = files = WrittenAfterTheLook(store.services.files)
+    async with opened(store=store) as client:
+        url, session = f"{FILES}/a.txt", client.runtime.session("s")
+        first = await client.request("PUT", url, content=b"one")
+        files.write = lambda: session.files.write("/a.txt", "two")
+        refused = await client.delete(url, headers={"If-Match": first.headers["etag"]})
+        assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+        assert refused.json()["stands"]["hash"] == hashlib.sha256(b"two").hexdigest()
+        assert await session.files.read("/a.txt") == "two"
+        assert (await client.delete(url, headers={"If-Match": "*"})).status_code == 204
+        assert await session.files.stat("/a.txt") is None

@@ -111,8 +111,15 @@ async def delete_file(request: ServiceRequest[None, DeleteQuery]) -> None:
     info = await files.stat(path)
     if info is None:
         raise _missing(path)
-    _require_match(request.raw.headers.get("if-match"), info)
-    await files.delete(path, recursive=request.query.recursive)
+    match = request.raw.headers.get("if-match")
+    _require_match(match, info)
+    expected = None if match is None or match.strip() == "*" else info.hash
+    try:
+        await files.delete(path, recursive=request.query.recursive, expected=expected)
+    except ServiceError as error:
+        if error.code != "conflict":
+            raise
+        raise _conflict(str(error), await files.stat(path)) from None
 
 
 async def _body(request: ServiceRequest[None, None]) -> AsyncIterator[bytes]:

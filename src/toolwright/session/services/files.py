@@ -93,8 +93,7 @@ class Files:
             spooled.close()
 
     async def _write(self, path: str, content: Content, expected: str | None, readonly: bool | None) -> FileInfo:
-        if expected is not None and (not isinstance(expected, str) or not _HASH.fullmatch(expected)):
-            raise ServiceError(f"The expected hash {expected!r:.100} is not one; use the hash that `stat` gives, or ''")
+        _require_hash(expected)
         if readonly is not None and not isinstance(readonly, bool):
             raise ServiceError(f"The flag readonly is {readonly!r:.100}; use True or False")
         writing = Writing(self._clock.now(), self._quota, expected, readonly, self._host)
@@ -150,16 +149,20 @@ class Files:
         """The file or directory at a path; None when there is nothing."""
         return await self._find(clean_path(path))
 
-    async def delete(self, path: str, recursive: bool = False) -> int:
-        """Remove a file or directory, see `FilesClient`; for the root, its content.
+    async def delete(self, path: str, recursive: bool = False, *, expected: str | None = None) -> int:
+        """Remove a file or directory, see `FilesClient`; for the root, its content. With `expected`, only a file that
+        has this hash.
 
         Raises:
-            ServiceError: it is a directory with something in it and not `recursive` ("not_empty"), or a file is
-                read-only ("permission_denied"): then nothing is removed.
+            ServiceError: it is a directory with something in it and not `recursive` ("not_empty"), a file is read-only
+                ("permission_denied"), or the file has other content than expected ("conflict"): then nothing is
+                removed.
         """
         path = clean_path(path)
-        mark = self._marker.mark("files.delete", path, bool(recursive))
-        return await self._store.delete_file(self._session, path, bool(recursive), self._host, mark)
+        _require_hash(expected)
+        asked = (path, bool(recursive)) if expected is None else (path, bool(recursive), expected)
+        mark = self._marker.mark("files.delete", *asked)
+        return await self._store.delete_file(self._session, path, bool(recursive), self._host, mark, expected)
 
     async def grep(
         self, pattern: str, path: str = ROOT, *, glob: str | None = None, limit: int = 1_000
@@ -218,8 +221,18 @@ def require_writable(path: str, found: FileInfo | None, writing: Writing) -> Non
     if found is not None:
         require_file(found)
         require_changeable(found, writing.host)
+    require_expected(path, found, writing.expected)
+
+
+def _require_hash(expected: object) -> None:
+    if expected is not None and (not isinstance(expected, str) or not _HASH.fullmatch(expected)):
+        raise ServiceError(f"The expected hash {expected!r:.100} is not one; use the hash that `stat` gives, or ''")
+
+
+def require_expected(path: str, found: FileInfo | None, expected: str | None) -> None:
+    """Refuse to change a file that is not as its reader has seen it."""
     now = "" if found is None else found.hash
-    if writing.expected is not None and writing.expected != now:
+    if expected is not None and expected != now:
         is_now = f"has the hash {now} now" if now else "is not there"
         raise ServiceError(f"The file {path!r} {is_now}, which was not expected; read it again", "conflict")
 

@@ -178,7 +178,12 @@ class FilesStore(Protocol):
         """The entries of a directory, by name; empty when there is no directory of this path."""
         ...
 
-    async def delete_file(self, session: str, path: str, recursive: bool, host: bool, mark: Mark | None) -> int: ...
+    async def delete_file(
+        self, session: str, path: str, recursive: bool, host: bool, mark: Mark | None, expected: str | None = None
+    ) -> int:
+        """Remove a file or directory, and return how many entries that were. With `expected`, only a file that has this
+        hash."""
+        ...
 
     async def scan_files(self, session: str, path: str, after: Portion | None) -> Portion:
         """Some of the content at and below a path, in the order of paths, that follows a portion."""

@@ -95,6 +95,7 @@ async def a_read_only_file_is_changed_by_the_host_alone(database: Database) -> N
     assert await refusal(files.write_file("s1", "/d/a", content(b"2"), writing(), None)) == "permission_denied"
     assert await refusal(files.delete_file("s1", "/d/a", False, False, None)) == "permission_denied"
     assert await refusal(files.delete_file("s1", "/d", True, False, None)) == "permission_denied"
+    assert await refusal(files.delete_file("s1", "/d/a", False, True, None, "0" * 64)) == "conflict"
     assert await files.delete_file("s1", "/d", True, True, None) == 2
 
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from toolwright.session.services.files import refuse_full, require_changeable, require_directory, require_writable
+from toolwright.session.services.files import (
+    refuse_full,
+    require_changeable,
+    require_directory,
+    require_expected,
+    require_writable,
+)
 from toolwright.session.services.paths import ROOT, below, parent_of
 from toolwright.stores.contracts.sessions import PIECE, Content, Mark, Piece, Portion, Quota, Writing
 from toolwright.stores.sql.changes import Changes, require_quota
@@ -75,9 +81,12 @@ class SqlFilesStore:
 
         return await self._changes.read(work)
 
-    async def delete_file(self, session: str, path: str, recursive: bool, host: bool, mark: Mark | None) -> int:
+    async def delete_file(
+        self, session: str, path: str, recursive: bool, host: bool, mark: Mark | None, expected: str | None = None
+    ) -> int:
         def work(connection: Connection) -> int:
             found = _find(connection, session, path)
+            require_expected(path, found, expected)
             if found is None and path != ROOT:
                 return 0
             removed = 0
