@@ -1,6 +1,7 @@
 """How many runs there may be at once: counted in the store, so that it holds for every program that starts one."""
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
@@ -186,3 +187,22 @@ async def test_many_runs_in_one_worker_all_complete(stage: Stage, file: Path):
     outcomes = await stage.until(asyncio.gather(*(run.wait() for run in runs)))
     assert [outcome.value for outcome in outcomes] == list(range(300))
     assert len(await session.messages.list()) == 300
+
+
+@pytest.mark.promise("PROC-06")
+@pytest.mark.parametrize("most", [sys.maxsize, 10**30], ids=["maxsize", "beyond"])
+async def test_a_limit_may_be_so_high_that_there_is_none(stage: Stage, file: Path, most: int):
+    policy = Policy(
+        background_per_session=most, background_per_worker=most, tracked_per_session=most, schedules_per_session=most
+    )
+    first = await stage.open(file, echo, worker=True, policy=policy)
+    second = await stage.open(file, echo, worker=True, policy=policy)
+    await stage.settle()
+    session = first.session("s")
+    runs = [await session.spawn("echo") for _ in range(3)]
+    assert [(await stage.until(run.wait())).value for run in runs] == ["hi"] * 3
+    assert (await session.track("deploy")).status == "running"
+    assert (await session.schedule("echo", cron="* * * * *")).state == "active"
+    for runtime in (first, second):
+        assert runtime.worker is not None
+        assert runtime.worker.silent_for is not None, "its lease is in the store"

@@ -33,6 +33,8 @@ Approve = Literal["required", "suggested"]
 
 SOURCES: tuple[str, ...] = get_args(CallSource)
 SEVERITY: dict[str, int] = {"allow": 0, "ask": 1, "deny": 2}
+MOST_COUNTED = 1_000_000_000
+"""The highest limit of background work. A higher one, such as `sys.maxsize`, means this: a store adds limits up."""
 
 
 def precedence(level: int, effect: Effect) -> tuple[int, int]:
@@ -378,6 +380,8 @@ class Policy:
             "schedules_per_session",
         ):
             _require_count(name, getattr(self, name), 1)
+        for name in ("background_per_session", "background_per_worker", "tracked_per_session", "schedules_per_session"):
+            object.__setattr__(self, name, min(getattr(self, name), MOST_COUNTED))
         for name, least in (
             ("max_bytes", 256),
             ("max_argument_bytes", 2),
