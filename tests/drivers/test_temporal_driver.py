@@ -1,6 +1,8 @@
 """Temporal as a driver: what a person sees there, what its URL may be, and how little its histories hold."""
 
 import asyncio
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -226,3 +228,33 @@ def test_a_driver_of_others_is_registered_by_its_scheme():
     assert made == ["carrier-pigeon://loft"]
     with pytest.raises(DriverError, match="method make"):
         register_driver("x", object())  # type: ignore[arg-type]
+
+
+@pytest.mark.promise("ENG-04", "CRON-03")
+async def test_a_schedule_is_fired_at_its_instant_also_where_the_clock_of_the_worker_is_behind(
+    file: Path, driver: str, shared_temporal: TemporalServer
+):
+    class Behind(SystemClock):
+        """A clock that is behind that of Temporal."""
+
+        @staticmethod
+        def now() -> float:
+            return time.time() - 1.0
+
+    fired = []
+
+    @tool(supports_background=True)
+    async def report() -> None:
+        fired.append(Behind.now())
+
+    async with Runtime.open(file, tools=[report], worker=True, driver=driver, clock=Behind()) as runtime:
+        at = datetime.fromtimestamp(Behind.now() + 2, UTC)
+        schedule = await runtime.session("s").schedule("report", at=at)
+        await until(lambda: fired, PATIENCE)
+        (found,) = [each for each in await workflows(shared_temporal, driver, 2) if "/schedule/" in each.id]
+        assert schedule.id in found.id
+    assert fired[0] >= at.timestamp()
+    client = await Client.connect(f"127.0.0.1:{shared_temporal.port}")
+    history = await client.get_workflow_handle(found.id).fetch_history()
+    markers = [event for event in history.events if event.event_type == EventType.EVENT_TYPE_MARKER_RECORDED]
+    assert len(markers) == 1, "it is not brought again and again until that clock has come to the instant"

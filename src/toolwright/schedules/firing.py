@@ -25,6 +25,8 @@ LAST_ID = "\U0010ffff"
 """Comes after the id of every schedule."""
 PORTION = 100
 """Schedules that are fired at a time: other work of the worker comes in between."""
+AHEAD = 5.0
+"""Seconds that the clock of a driver may be ahead of this one's: so long a schedule that is brought is waited for."""
 
 
 class Scheduler:
@@ -88,8 +90,13 @@ class Scheduler:
             schedule = await self._store.find(id)
             if schedule is None or schedule.state != "active" or schedule.next_at is None:
                 return WorkResult(state="ended", status="removed" if schedule is None else schedule.state)
-            if schedule.next_at > clock.now():
+            early = schedule.next_at - clock.now()
+            if early > AHEAD:
                 return WorkResult(state="waiting", again_at=schedule.next_at)
+            if early > 0:
+                # Told to bring it again at that instant, the driver would do so at once, very many times.
+                await clock.sleep(early)
+                continue
             if not await self._fire(schedule, clock.now()):
                 raise HandedBack(f"The schedule {id!r} cannot be fired by this worker; its log says why")
 
