@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.background.conftest import Stage
-from toolwright import ConnectionRequired, Policy, Rule, ToolContext, ToolError, tool
+from toolwright import ConnectionRequired, Failure, Policy, Rule, ToolContext, ToolError, tool
 from toolwright.errors import RunError
 from toolwright.stores.contracts.sessions import Quota, Quotas
 
@@ -400,3 +400,28 @@ async def test_secrets_are_refused_among_what_is_kept_of_a_run(stage: Stage, fil
             await session.spawn("echo", **options)
         assert SECRET not in str(caught.value)
     assert await session.runs() == []
+
+
+class Word(str):
+    """Text of a subclass, such as that of a template."""
+
+
+@pytest.mark.promise("PROC-08", "OUT-02")
+@pytest.mark.parametrize("name", ["message", "code", "category", "source", "detail"])
+@pytest.mark.parametrize("text", [Word("tool"), "github"], ids=["subclass", "another"])
+async def test_a_run_with_any_failure_ends_and_can_be_read(stage: Stage, place: str | Path, name: str, text: str):
+    said = Word("execution") if name == "category" and isinstance(text, Word) else text
+
+    @tool(supports_background=True)
+    async def work() -> Failure:
+        return Failure(**{"message": "m", name: said})
+
+    session = (await stage.open(place, work)).session("s")
+    run = await session.spawn("work")
+    outcome = await stage.until(run.wait())
+    refused = name in ("category", "source") and text == "github"
+    assert outcome.failure is not None
+    assert outcome.failure.code == ("internal_error" if refused else text if name == "code" else "tool_error")
+    (found,) = await session.runs()
+    assert found.status == "failed"
+    assert found.outcome == outcome

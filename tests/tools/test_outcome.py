@@ -105,6 +105,17 @@ def test_an_advice_to_wait_is_a_number_of_seconds(seconds: Any):
         Failure(message="m", retry_after=seconds)
 
 
+@pytest.mark.promise("OUT-02")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("source", "github"), ("source", None), ("category", None), ("retry", 1), ("attempts", "3"), ("attempts", True)],
+    ids=str,
+)
+def test_a_failure_that_no_store_could_read_again_is_refused(name: str, value: Any):
+    with pytest.raises(ToolwrightError, match=rf"Failure {name} .* is not"):
+        Failure(message="m", **{name: value})
+
+
 # --- what a model reads
 
 

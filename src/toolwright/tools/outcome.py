@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import force_setattr
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Verdict = Literal["approved", "denied", "answered", "declined", "expired", "cancelled"]
 Status = Literal["success", "failure", "cancelled", "pending", "connection_required"]
 Source = Literal["runtime", "tool", "policy", "hook"]
+SOURCES: tuple[Source, ...] = get_args(Source)
 
 CATEGORIES = frozenset(
     {
@@ -101,19 +102,30 @@ class Failure(Struct, frozen=True, gc=False, kw_only=True):
     def __post_init__(self) -> None:
         if self.data is not None:
             force_setattr(self, "data", bounded_json("Failure data", self.data))
+        # What is not of its type here could be written, and never be read again.
+        for name in ("message", "code", "category", "source", "detail"):
+            text = getattr(self, name)
+            if type(text) is str and text.isascii():
+                continue
+            if text is None and name == "detail":
+                continue
+            if not isinstance(text, str):
+                raise ToolwrightError(f"Failure {name} {text!r:.200} is not text; use a string")
+            # A lone surrogate, as in the name of an odd file, has no place in JSON; nor has a subclass of text.
+            force_setattr(self, name, encodable(text))
         if self.category not in CATEGORIES:
             raise ToolwrightError(
                 f"Failure category {self.category!r} is not known; use one of {', '.join(sorted(CATEGORIES))}"
             )
-        for name in ("message", "code") if self.detail is None else ("message", "code", "detail"):
-            if not isinstance(getattr(self, name), str):
-                raise ToolwrightError(f"Failure {name} {getattr(self, name)!r:.200} is not text; use a string")
+        if self.source not in SOURCES:
+            raise ToolwrightError(f"Failure source {self.source!r:.200} is not known; use one of {', '.join(SOURCES)}")
+        if type(self.retry) is not bool:
+            raise ToolwrightError(f"Failure retry {self.retry!r:.200} is not usable; use True or False")
+        if type(self.attempts) is not int or not 0 <= self.attempts < 2**63:
+            raise ToolwrightError(f"Failure attempts {self.attempts!r:.200} is not usable; use a whole number")
         after = self.retry_after
         if after is not None and (type(after) not in (int, float) or not 0 <= after < LONGEST):
             raise ToolwrightError(f"Failure retry_after {after!r:.200} is not usable; use seconds, 0 or more")
-        # A lone surrogate, as in the name of an odd file, has no place in JSON.
-        if type(self.message) is not str or not self.message.isascii():
-            force_setattr(self, "message", encodable(self.message))
 
     def to_json(self) -> dict[str, Any]:
         """The failure as plain data. Leaves out private detail."""
