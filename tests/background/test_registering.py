@@ -284,3 +284,31 @@ async def test_a_title_that_holds_a_secret_is_refused_for_schedules_and_triggers
     ):
         with pytest.raises(RunError, match="The title holds the value of a secret"):
             await start
+
+
+class Word(str):
+    """Text of a subclass, such as those of libraries that read YAML or TOML."""
+
+
+@pytest.mark.promise("PROC-01", "CRON-01")
+@pytest.mark.parametrize("by", ["program", "tool"])
+async def test_words_of_a_subclass_of_text_name_runs_and_schedules(stage: Stage, place: str | Path, by: str):
+    policies: Any = {"misfire": Word("all"), "overlap": Word("queue")}
+
+    @tool(supports_background=True)
+    async def start(ctx: ToolContext) -> list[str]:
+        run = await ctx.runs.spawn(Word("echo"), id=Word("r"), title=Word("t"), disposition=Word("rerun"))  # type: ignore[arg-type]
+        schedule = await ctx.schedules.add(Word("echo"), id=Word("n"), cron=Word("0 3 * * *"), **policies)
+        return [run.id, schedule.id]
+
+    session = (await stage.open(place, echo, start)).session(Word("s"))
+    if by == "program":
+        await session.spawn(Word("echo"), id=Word("r"), title=Word("t"), disposition=Word("rerun"))  # type: ignore[arg-type]
+        await session.schedule(Word("echo"), id=Word("n"), cron=Word("0 3 * * *"), **policies)
+    else:
+        outcome = await stage.until((await session.spawn("start")).wait())
+        assert outcome.value == ["r", "n"]
+    run = await session.run(Word("r"))
+    assert (await stage.until(run.wait())).value == "hi"
+    schedule: Any = await session.scheduled(Word("n"))
+    assert (schedule.schedule.misfire, schedule.schedule.overlap) == ("all", "queue")

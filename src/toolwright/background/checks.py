@@ -163,7 +163,7 @@ def options_of(timeout: float | None, signal_on_completion: object, disposition:
     return Options(
         timeout=None if timeout is None else float(timeout),
         signal_on_completion=signal_on_completion,
-        disposition=cast("Disposition", disposition),
+        disposition=cast("Disposition", str.__str__(disposition)),
     )
 
 

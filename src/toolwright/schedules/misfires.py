@@ -49,7 +49,7 @@ def read_misfire(value: object) -> Misfire:
     if not isinstance(value, str) or value not in MISFIRES:
         shown = repr(value[:64]) if isinstance(value, str) else repr(type(value).__name__)
         raise ScheduleError(f"misfire {shown} is not a policy; use {', '.join(map(repr, MISFIRES))}")
-    return value
+    return MISFIRES[MISFIRES.index(value)]
 
 
 def due_now(timing: Timing, stored: float, now: float, misfire: Misfire = "once") -> Due:

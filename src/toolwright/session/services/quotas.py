@@ -50,7 +50,7 @@ def require_name(what: str, name: object, most_bytes: int = 255) -> str:
         raise ServiceError(f"The {what} {name!r:.200} is not usable; use some text")
     if len(name.encode()) > most_bytes or not name.isprintable():
         raise ServiceError(f"The {what} {name!r:.300} is not usable; use at most {most_bytes} printable bytes")
-    return name
+    return encodable(name)
 
 
 def to_json(what: str, value: object) -> bytes:

@@ -202,7 +202,7 @@ def require_run_id(id: object) -> str:
         raise RunError(
             f"The id {id!r:.200} of a run is not usable; use 1 to 128 letters, digits, or any of _ . : -, no dot first"
         )
-    return id
+    return str.__str__(id)  # of a subclass, which JSON does not know, the plain text
 
 
 def new_run_id() -> str:

@@ -117,7 +117,7 @@ def require_schedule_id(id: object) -> str:
             f"The id {id!r:.200} of a schedule is not usable; use 1 to 128 letters, digits, or any of _ . : -, "
             "no dot first"
         )
-    return id
+    return str.__str__(id)  # of a subclass, which JSON does not know, the plain text
 
 
 def read_overlap(value: object) -> Overlap:
@@ -128,4 +128,4 @@ def read_overlap(value: object) -> Overlap:
     """
     if value not in OVERLAPS:
         raise ScheduleError(f"overlap {value!r:.100} is not a policy; use {', '.join(map(repr, OVERLAPS))}")
-    return value
+    return OVERLAPS[OVERLAPS.index(value)]
