@@ -8,7 +8,7 @@ import pytest
 
 from tests.background.conftest import Stage
 from tests.support import until
-from toolwright import App, ToolContext, tool
+from toolwright import App, Runtime, ToolContext, tool
 from toolwright.errors import RunError, ServiceError
 from toolwright.session.core import SessionCore
 from toolwright.stores.contracts.inspection import Pruned
@@ -211,3 +211,15 @@ async def test_a_worker_does_not_keep_the_sessions_that_it_worked_for_in_memory(
         counts = runtime.worker.counts
         await until(lambda: counts.by_action["completed"] + counts.turns_by_action["answered"] == 30)
         await until(lambda: sessions_in_memory() - before < 10)
+
+
+@pytest.mark.promise("PROC-10")
+async def test_a_program_does_not_keep_the_sessions_whose_runs_it_starts_by_triggers_in_memory(file: Path):
+    async with Runtime.open(file, tools=[echo], worker=False) as other:
+        for number in range(30):
+            await other.session(f"s{number}").on("topic", "echo")
+    del other
+    before = sessions_in_memory()
+    async with Runtime.open(file, tools=[echo], worker=False) as runtime:
+        assert len(await runtime.occur("topic")) == 30
+        assert sessions_in_memory() - before < 10

@@ -172,8 +172,10 @@ async def occur(
             break
     runs = [run for run in [await background.store.find(id) for id in ids] if run is not None]
     for run in runs:
+        core = background.sessions.core(run.session)
         if not run.over:
-            background.sessions.core(run.session).enter(run.call)
+            core.enter(run.call)
+        background.sessions.leave(core)
     if runs:
         background.poke()
     return [Run(background, run) for run in runs]
