@@ -230,3 +230,25 @@ async def test_who_waits_learns_of_an_end_that_came_while_the_changes_could_not_
     await elsewhere.status(await there.run(run.id), "completed")
     assert (await stage.until(waiting)).value == "done"
     await elsewhere.close(elsewhere.opened[0])
+
+
+@pytest.mark.promise("PROC-04")
+async def test_a_worker_whose_store_fails_does_not_try_again_all_the_time(
+    stage: Stage, file: Path, caplog: pytest.LogCaptureFixture
+):
+    fault = Fault(file, "UPDATE OF lease_until ON processes")
+
+    @tool(supports_background=True)
+    async def work() -> None:
+        await asyncio.Event().wait()
+
+    session = (await stage.open(file, work)).session("s")
+    runs = [await session.spawn("work") for _ in range(2)]
+    await stage.status(runs[0], "running")
+    await asyncio.to_thread(fault.strike)
+    await stage.pass_time(15, 0.05)  # until after the next renewal
+    caplog.clear()
+    await stage.pass_time(10, 0.05)
+    told = [record for record in caplog.records if record.levelname == "WARNING" and "tries again" in record.message]
+    assert 5 <= len(told) <= 50, "each second, and when there are news, which this clock tells four times a second"
+    await asyncio.to_thread(fault.mend)

@@ -38,6 +38,8 @@ LONGEST_LOOK = 30.0
 """Seconds between two looks for all there may be to do, without any news."""
 SHORTEST_PAUSE = 0.1
 """Seconds between two looks, where each finds that something should be done by now."""
+RETRY = 1.0
+"""Seconds before the next look, where a part of the last one failed."""
 FAIR_WAIT = 1.0
 """Seconds for which a worker leaves runs that are beyond its share to others that have room."""
 WATCH = 1.0
@@ -125,6 +127,8 @@ class Worker:
         self._chores = chores
         self._next_chore = next_chore
         self._next_look = 0.0
+        self._failed = False
+        """True when a part of the last look failed."""
         self._left_since: float | None = None
         """Since when there are runs that it did not claim."""
         self._told = True
@@ -220,6 +224,7 @@ class Worker:
             self._wake.clear()
             if self._ended:
                 return
+            self._failed = False
             await self._try(self._hold_on())
             if not self._stopping:
                 await self._try(self._driver.look())
@@ -234,7 +239,7 @@ class Worker:
         next_at = self._next_chore()
         if next_at is not None:
             patience = min(patience, next_at - self._clock.now())
-        return max(patience, SHORTEST_PAUSE)
+        return max(patience, RETRY if self._failed else SHORTEST_PAUSE)
 
     def _renew_at(self) -> float:
         return self._renewed + (RENEW if self._held or self._faulty or self._claiming else RENEW_IDLE)
@@ -284,12 +289,14 @@ class Worker:
                     "The worker can do nothing more: %s", fault, extra=log_fields("worker.stopped", worker=self.name)
                 )
         except StoreError as fault:
+            self._failed = True
             log.warning(
                 "The worker cannot use its store, and tries again: %s",
                 fault,
                 extra=log_fields("worker.store_unavailable", worker=self.name),
             )
         except Exception:  # the edge of the runtime
+            self._failed = True
             log.exception(
                 "The worker could not do a part of its work, and tries again",
                 extra=log_fields("worker.failed", worker=self.name),
