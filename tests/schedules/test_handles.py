@@ -7,7 +7,7 @@ import pytest
 
 from tests.schedules.conftest import NINE, clock_time, did
 from toolwright import ToolContext, tool
-from toolwright.errors import ScheduleError
+from toolwright.errors import ScheduleError, ToolwrightError
 
 TEN_MINUTES = 600
 
@@ -140,6 +140,15 @@ async def test_history_is_the_latest_first_and_bounded(stage, place, work):
     assert [clock_time(fired.instant) for fired in await schedule.history(2)] == ["0:05", "0:04"]
     assert [clock_time(fired.instant) for fired in await schedule.history()] == [f"0:0{n}" for n in (5, 4, 3, 2, 1)]
     assert all(0 <= fired.at - fired.instant < 60 for fired in await schedule.history())
+
+
+@pytest.mark.promise("CRON-04")
+@pytest.mark.parametrize("limit", [-1, 0, "5", 1.5, True])
+async def test_a_limit_of_the_history_that_is_no_count_is_refused(stage, place, work, limit):
+    session = (await stage.open(place, work.tool, worker=False)).session("s1")
+    schedule = await session.schedule("work", {}, cron="* * * * *")
+    with pytest.raises(ToolwrightError, match=r"The limit .* is not usable; use a whole number, 1 or more"):
+        await schedule.history(limit)
 
 
 async def test_a_schedule_shows_itself_as_plain_data(stage, place, work):

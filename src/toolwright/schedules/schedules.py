@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolwright import jsonx
+from toolwright.argument_checks import require_count
 from toolwright.background.background import Background
 from toolwright.background.checks import (
     backgroundable,
@@ -154,6 +155,7 @@ class ScheduleHandle:
 
     async def history(self, limit: int = 100) -> list[Fired]:
         """Its firings and skipped instants, the latest first."""
+        require_count("limit", limit)
         return await self._store.history(self.id, limit)
 
     def upcoming(self, count: int = 5) -> list[float]:
