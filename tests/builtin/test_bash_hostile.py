@@ -148,3 +148,16 @@ async def test_large_files_go_in_and_out_of_the_sandbox_without_holding_up_the_p
         outcome = await session.call("bash", command="cp large copy; seq 1 50000; seq 1 50000 >&2")
         assert outcome.value["changed"] == ["/copy"]
         assert await session.files.read_bytes("/copy") == data
+
+
+@pytest.mark.promise("SES-03", "BLT-02")
+@pytest.mark.parametrize("after", [300, 485, 600])
+async def test_the_end_of_the_output_of_a_stopped_script_shows_no_part_of_a_secret(after):
+    token = "Zq8vKx2m-Lw9pTz4rNb7-Yc5hJd3gFs6"
+    async with Runtime.open(tools=[bash_tool()]) as runtime:
+        session = runtime.session("s")
+        await session.secrets.set("k", token)
+        await session.files.write("/settings", f"TOKEN={token}{'y' * after}")
+        outcome = await session.call("bash", command="cat /settings; while true; do :; done")
+    assert outcome.failure.code == "limit"
+    assert [token[at : at + 5] for at in range(len(token) - 4) if token[at : at + 5] in outcome.text] == []

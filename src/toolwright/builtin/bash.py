@@ -236,7 +236,7 @@ async def _run(command: str, ctx: ToolContext, limits: BashLimits) -> _Run:
     if answer.refused is not None:
         raise _refused_command(ctx, rules, *answer.refused)
     if answer.error is not None and _LIMIT.match(answer.error):
-        raise _stopped(answer.error, live.tail)
+        raise _stopped(answer.error, await _end_of(live, ctx))
     if answer.too_large:
         raise refused(
             f"The script changed more than {limits.changed_bytes} bytes of files; write less in one call", "too_large"
@@ -293,15 +293,18 @@ async def _in_child(
         )
         return msgspec.convert(answer, _Answer)
     except ChildTimeout:
-        raise _stopped(f"execution timeout: it took longer than {limits.seconds:g} s", live.tail) from None
+        raise _stopped(
+            f"execution timeout: it took longer than {limits.seconds:g} s", await _end_of(live, ctx)
+        ) from None
     except ChildFailed as failed:
         if failed.code not in ("died", "memory", "depth", "too_large"):
             raise  # a fault of ours, and not of the script
         raise _stopped(
-            f"its sandbox failed, as by a recursion that is too deep or too much memory: {failed}", live.tail
+            f"its sandbox failed, as by a recursion that is too deep or too much memory: {failed}",
+            await _end_of(live, ctx),
         ) from failed
     except msgspec.ValidationError as wrong:
-        raise _stopped("its sandbox's answer is not a result", live.tail) from wrong
+        raise _stopped("its sandbox's answer is not a result", await _end_of(live, ctx)) from wrong
 
 
 def _refused_command(ctx: ToolContext, rules: Policies, name: str, command: str) -> ToolError:
@@ -324,6 +327,11 @@ def _judge_writes(ctx: ToolContext, rules: Policies, plan: Plan) -> None:
         if rule is not None:
             ctx.refused_by(rule.name)
             raise refused(rule.refusal(f"writes {path!r}"), "needs_approval" if rule.asks else "denied")
+
+
+async def _end_of(live: _Live, ctx: ToolContext) -> str:
+    """The end of the output, unless there is a secret in it: the end of one is not known for a part of it."""
+    return "" if await ctx.secrets.hides(live.transcript) else live.tail
 
 
 def _stopped(error: str, tail: str) -> ToolError:
