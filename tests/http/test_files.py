@@ -203,6 +203,40 @@ async def test_secrets_are_written_and_listed_and_never_read(file) -> None:
         assert (await client.delete(f"{secrets}/key")).status_code == 404
 
 
+class CountsLists(SqlFilesStore):
+    """Files that count how many directories were listed."""
+
+    def __init__(self, files: SqlFilesStore) -> None:
+        super().__init__(files._changes)
+        self.listed = 0
+
+    async def list_files(self, session: str, path: str) -> list[FileInfo]:
+        self.listed += 1
+        return await super().list_files(session, path)
+
+
+@pytest.mark.promise("HTTP-01")
+async def test_a_page_of_files_reads_no_directory_that_earlier_pages_have_shown(file) -> None:
+    store = SqliteStore(file)
+    store.services.files = files = CountsLists(store.services.files)
+    async with opened(store=store) as client:
+        session = client.runtime.session("s")
+        for path in ("a/b/c/1", "a/b/d/2", "a-b/3", "b/c/4", "b/5", "c/d/e/6", "d/7", "a.txt"):
+            await session.files.write(f"/{path}", "x")
+        whole = [one["path"] for one in (await client.get(FILES)).json()["items"]]
+        shown, path, most = list[str](), f"{FILES}?limit=2", 0
+        cursor: str | None = ""
+        while cursor is not None:
+            files.listed = 0
+            page = (await client.get(f"{path}&cursor={cursor}" if cursor else path)).json()
+            most = max(most, files.listed)
+            shown += [one["path"] for one in page["items"]]
+            cursor = page["next"]
+    assert shown == whole
+    assert len(whole) == 19
+    assert most <= 6  # the root, the directories above the place, and those of the page
+
+
 class WrittenAfterTheLook(SqlFilesStore):
     """Files of which one is written by somebody else as soon as a request has looked at it."""
 

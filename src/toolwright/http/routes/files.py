@@ -42,9 +42,7 @@ async def list_files(request: ServiceRequest[None, FilesQuery]) -> dict[str, Any
     limit = request.query.limit
     found: list[FileInfo] = []
     after = None if place is None else _order(place[0])
-    async for info in _walk(request.session().files, request.query.under):
-        if after is not None and _order(info.path) <= after:
-            continue
+    async for info in _walk(request.session().files, request.query.under, after):
         found.append(info)
         if len(found) > limit:
             break
@@ -56,12 +54,17 @@ def _order(path: str) -> list[str]:
     return path.split("/")
 
 
-async def _walk(files: Files, under: str) -> AsyncIterator[FileInfo]:
+async def _walk(files: Files, under: str, after: list[str] | None) -> AsyncIterator[FileInfo]:
+    """The entries below a directory that come after a place, in order."""
     waiting = list(reversed(await files.list(under)))
     while waiting:
         info = waiting.pop()
-        yield info
-        if info.directory:
+        order = _order(info.path)
+        shown = after is not None and order <= after
+        if not shown:
+            yield info
+        # Of a directory that was shown, the rest is still to come only where the place is in it.
+        if info.directory and (not shown or (after is not None and after[: len(order)] == order)):
             waiting += reversed(await files.list(info.path))
 
 
