@@ -5,6 +5,7 @@ import json
 import logging
 import subprocess
 import sys
+from typing import NoReturn
 
 import pytest
 from hypothesis import assume, example, given
@@ -24,6 +25,8 @@ from toolwright import (
     ToolError,
     tool,
 )
+from toolwright.log_fields import log_fields
+from toolwright.session.secrets.log_filter import guard_logs, unguard_logs
 from toolwright.session.secrets.master_keys import GivenKeys
 from toolwright.session.secrets.redactor import KnownSecrets
 from toolwright.session.secrets.vault import Vault
@@ -622,3 +625,37 @@ async def test_a_value_in_a_preview_that_is_cut_in_it_is_nowhere_to_be_seen(open
     assert "xxx" in shown
     pieces = [token[at : at + 5] for at in range(len(token) - 4)]
     assert [piece for piece in pieces if piece in shown] == []
+
+
+class CountsSearches:
+    """Looks for one secret, and counts how often."""
+
+    def __init__(self) -> None:
+        self.searches = 0
+
+    def text(self, text: str) -> str:
+        self.searches += 1
+        return text.replace(VALUE, HANDLE) if VALUE in text else text
+
+    def stream(self) -> NoReturn:
+        raise AssertionError("no line is that long")
+
+
+@pytest.mark.promise("SES-03")
+def test_a_log_line_is_searched_once_for_the_secrets_of_each_session(caplog):
+    # A service has thousands of sessions with secrets, and a line for each request.
+    sessions = [CountsSearches() for _ in range(5)]
+    for each in sessions:
+        guard_logs(each)
+    log = logging.getLogger("toolwright.http")
+    try:
+        fields = log_fields("http.answered", session="s", path="/v1/x", method="GET", route="/v1/{x}", caller="ann")
+        with caplog.at_level(logging.INFO, "toolwright.http"):
+            log.info("A request was answered: %s", "x", extra=fields)
+            assert [each.searches for each in sessions] == [1] * 5
+            log.info("It has %s", VALUE, extra=log_fields("http.answered", path=f"/v1/{VALUE}"))
+    finally:
+        for each in sessions:
+            unguard_logs(each)
+    assert caplog.messages == ["A request was answered: x", f"It has {HANDLE}"]
+    assert caplog.records[1].path == f"/v1/{HANDLE}"

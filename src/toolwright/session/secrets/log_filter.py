@@ -65,15 +65,29 @@ class SecretsFilter(logging.Filter):
             record.exc_text = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
             record.exc_info = None
         message = record.getMessage()
+        together = _together(record, message)
         for redactor in redactors:
+            # Most lines have no secret, and there may be thousands of sessions: so one search tells for all parts.
+            if together is not None and redactor.text(together) is together:
+                continue
             message = _redacted(redactor, message)
             if record.exc_text:
                 record.exc_text = _redacted(redactor, record.exc_text)
             for name in FIELDS:
                 if type(value := getattr(record, name, None)) is str:
                     setattr(record, name, _redacted(redactor, value))
+            together = _together(record, message)
         record.msg, record.args = message, None
         return True
+
+
+def _together(record: logging.LogRecord, message: str) -> str | None:
+    """All parts of a record that are searched; None where each must be searched on its own."""
+    fields = [value for name in FIELDS if type(value := getattr(record, name, None)) is str]
+    if any("\n" in value for value in fields):  # base64 may begin in one that is broken into lines
+        return None
+    together = "\0".join((message, record.exc_text or "", *fields))
+    return together if len(together) <= MOST_LOGGED else None
 
 
 def _redacted(redactor: _Redacts, text: str) -> str:
