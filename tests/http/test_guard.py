@@ -183,6 +183,19 @@ async def test_every_answer_has_the_security_headers() -> None:
                 assert headers["cache-control"] == "no-store"
 
 
+async def test_no_path_leads_a_browser_to_a_file_of_a_session_as_a_page() -> None:
+    page, place = b"<script src='/v1/sessions/s/files/a.js'></script>", "sessions/s/files/a.html"
+    async with served() as (client, tokens, _):
+        token = bearer((await tokens.create("root", ["admin"])).value)
+        await client.http.put(f"/v1/{place}", content=page, headers=token)
+        answer = await client.http.get(f"/v1/{place}", headers=token)
+        assert (answer.status_code, answer.content) == (200, page)
+        assert "sandbox" in answer.headers["content-security-policy"]
+        for path in ("//v1/", "///v1/", "/%76%31/"):
+            answer = await client.http.get(f"http://127.0.0.1:8700{path}{place}", headers=token)
+            assert (answer.status_code, page in answer.content) == (404, False)
+
+
 async def test_headers_that_are_too_much_or_come_twice_are_refused() -> None:
     async with served() as (client, *_):
         many = [(f"x-{number}", "1") for number in range(100)]

@@ -25,12 +25,9 @@ from toolwright.log_fields import log_fields
 
 log = logging.getLogger("toolwright.http")
 
-API_POLICY = "default-src 'none'; frame-ancestors 'none'; sandbox"
-"""For data: whatever a browser takes it for, such as a file of a session that is a page, it cannot do anything."""
-PAGE_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
-    "connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+POLICY = "default-src 'none'; frame-ancestors 'none'; sandbox"
+"""For data: whatever a browser takes it for, such as a file of a session that is a page, it cannot do
+anything. The files of the page have a policy of their own."""
 _HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -38,9 +35,9 @@ _HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
+    (b"content-security-policy", POLICY.encode()),
+    (b"cache-control", b"no-store"),
 )
-_OF_API = (*_HEADERS, (b"content-security-policy", API_POLICY.encode()), (b"cache-control", b"no-store"))
-_OF_PAGE = (*_HEADERS, (b"content-security-policy", PAGE_POLICY.encode()), (b"cache-control", b"no-cache"))
 _ASKED_BEFORE = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
     "Access-Control-Allow-Headers": (
@@ -172,9 +169,7 @@ class _Answer:
     """The answer to a request: with our headers, to a client that takes it."""
 
     def __init__(self, scope: Scope, send: Send, body: _Body, limits: Limits, streams: OpenStreams) -> None:
-        root = scope.get("root_path", "")
-        path = scope["path"].removeprefix(root)
-        self._headers = _OF_API if path.startswith("/v1/") else _OF_PAGE
+        self._headers = _HEADERS
         self._scope = scope
         self._send = send
         self._body = body

@@ -52,7 +52,7 @@ class Routes:
             Problem: the path has no such method, or a parameter is not UTF-8.
         """
         try:
-            segments = raw_path.decode("ascii").strip("/").split("/")
+            segments = raw_path.decode("ascii").removeprefix("/").rstrip("/").split("/")
         except UnicodeDecodeError:
             raise Problem(400, "bad_path", "The path has bytes that must be percent-encoded") from None
         values: list[str] = []
