@@ -578,6 +578,64 @@ async def test_cancelling_the_caller_of_ask_cancels_the_turn(place, open_runtime
     assert [info.state for info in await session.turns()] == ["cancelled"]
 
 
+@pytest.mark.promise("TURN-05")
+@pytest.mark.parametrize("ticks", range(1, 6))
+async def test_a_turn_whose_caller_was_cancelled_while_it_was_queued_is_never_run(place, open_runtime, ticks):
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    read: list[str] = []
+
+    async def model(request: Any) -> str:
+        read.append(request.messages[-1].text)
+        begun.set()
+        await go_on.wait()
+        return "Done."
+
+    runtime = await open_runtime(place, model=FunctionModel(model))
+    session = runtime.session("s")
+
+    async def give_up(message: str) -> None:
+        asking = asyncio.ensure_future(session.ask(message))
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+    async with fail_after(10):
+        await give_up("Given up at once.")
+        assert await session.wait_for_idle()
+        read.clear()
+        first = await session.start_turn("Answered.")
+        await begun.wait()
+        await give_up("Given up behind another.")
+        go_on.set()
+        assert (await first).text == "Done."
+        assert (await session.ask("Asked last.")).text == "Done."
+    assert read == ["Answered.", "Asked last."]
+    states = [(info.message, info.state) for info in await session.turns()]
+    assert states == [
+        ("Asked last.", "answered"),
+        ("Given up behind another.", "cancelled"),
+        ("Answered.", "answered"),
+        ("Given up at once.", "cancelled"),
+    ]
+
+
+@pytest.mark.promise("TURN-05")
+@pytest.mark.parametrize("ticks", range(1, 6))
+async def test_a_turn_begins_though_the_request_to_start_it_was_cancelled(place, open_runtime, ticks):
+    runtime = await open_runtime(place, model=FunctionModel(lambda request: "Done."))
+    session = runtime.session("s")
+    starting = asyncio.ensure_future(session.start_turn("Go.", id="t1"))
+    async with fail_after(10):
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.wait({starting})
+        assert await session.wait_for_idle()
+        assert [(info.id, info.state) for info in await session.turns()] == [("t1", "answered")]
+
+
 @pytest.mark.promise("TURN-03")
 async def test_a_turn_that_the_end_of_the_program_cut_off_continues_in_the_next_one(file, open_runtime):
     begun = asyncio.Event()

@@ -11,9 +11,10 @@ import asyncio
 import builtins
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeGuard
 from weakref import WeakValueDictionary
 
@@ -563,6 +564,25 @@ class Turns:
         self.shared.lifetime.require_open()
         core.require_outside("ask its own session: it would wait for itself")
         new, form = self._new_turn(core, message, options, background, caller)
+        given = options.get("model")
+        model = None if given is None or isinstance(given, str) else given
+        queue = partial(self._queue, core, new, form, model, has_handle, None if caller is None else caller.above)
+        try:
+            return await queue()
+        except asyncio.CancelledError:
+            if not self.shared.lifetime.closed:
+                await asyncio.shield(_queue_again(queue, has_handle))
+            raise
+
+    async def _queue(
+        self,
+        core: SessionCore,
+        new: NewTurn,
+        form: AnswerForm | None,
+        model: ModelClient | None,
+        has_handle: bool,
+        above: TurnRun | None,
+    ) -> Turn:
         record = await self.store.add(new, self.message_quota)
         if record.state in ENDED:
             return Turn(self, record.id, core.id, form=form)
@@ -570,15 +590,13 @@ class Turns:
         active = self._active.get(core.id)
         local = None if active is None else active.get(new.id)
         if local is None:
-            if record.owner is None or background:
+            if record.owner is None or new.anywhere:
                 # In memory nobody else can take it. Over a store a worker is wanted: this program may end at any time.
                 self._poke_worker(not self.shared.durable)
                 return Turn(self, new.id, core.id, form=form)
             if record.state == "queued" and active is None:
                 await self._require_no_blocked_turn(core, record, new)
-            given = options.get("model")
-            own = None if given is None or isinstance(given, str) else given
-            local = LocalTurn(new.id, self.new_log(record), form, own, None if caller is None else caller.above)
+            local = LocalTurn(new.id, self.new_log(record), form, model, above)
             local.log.has_handle = has_handle
             # A turn that was there before must be claimed: the process that began it may have died, or still run.
             new_and_begun = record.state == "running" and record.token == 1 and record.created_at == new.at
@@ -1421,6 +1439,15 @@ class Turn:
         if record is None:
             raise TurnError(f"The turn {self.id!r:.200} is no longer there", "not_found")
         return record
+
+
+async def _queue_again(queue: Callable[[], Awaitable[Turn]], has_handle: bool) -> None:
+    """Queue a turn whose caller was cancelled while it was queued. The store may have it, and nobody else would work
+    on it: it begins as if its caller had been cancelled later. One of which nobody has a handle is cancelled."""
+    with suppress(ToolwrightError):  # the caller is told that it was cancelled
+        turn = await queue()
+        if not has_handle:
+            await turn._cancel("its caller was cancelled")
 
 
 def _value(form: AnswerForm, outcome: TurnOutcome) -> object:
