@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -212,6 +213,28 @@ async def test_many_connections_that_do_nothing_hold_nobody_up() -> None:
                 if (await client.get("/v1/health")).status_code == 200:
                     break
         await still_serves(found, value)
+
+
+@pytest.mark.promise("HTTP-02")
+@pytest.mark.parametrize("path", ["/v1/sessions/s/messages", "/v1/sessions/s/files/f"])
+async def test_a_client_that_does_not_read_its_answer_keeps_neither_memory_nor_a_connection(path: str) -> None:
+    limits = Limits(send_seconds=0.2, idle_seconds=0.2, connections=3)
+    async with server(limits) as (found, value):
+        headers = {"Authorization": f"Bearer {value}"}
+        async with httpx.AsyncClient(base_url=f"{found.url}/v1/sessions/s", headers=headers) as client:
+            for _ in range(10):
+                await client.post("/messages", json={"content": "m" * 900_000})
+            await client.put("/files/f", content=b"f" * 9_000_000)
+        stuck = [socket.create_connection(("127.0.0.1", found.port)) for _ in range(2)]
+        for one in stuck:
+            one.sendall(f"GET {path} HTTP/1.1\r\nAuthorization: Bearer {value}\r\n".encode() + found.host + b"\r\n")
+        while True:  # with both of them there, nobody else is served
+            async with httpx.AsyncClient(base_url=found.url) as client:
+                if (await client.get("/v1/health")).status_code == 200:
+                    break
+        await still_serves(found, value)
+        for one in stuck:
+            one.close()
 
 
 async def test_a_web_socket_is_not_opened() -> None:

@@ -24,7 +24,8 @@ class Limits:
     body_seconds: float = 30.0
     """Between two parts of a body."""
     body_rate: int = 1024
-    """Bytes a second that a body must have on average, after its first `body_seconds`."""
+    """Bytes a second that a body must have on average, after its first `body_seconds`, and that a client must take of
+    an answer that waits for it."""
     answer_seconds: float = 300.0
     """That a batch or a turn is waited for before the answer is 202; the work goes on."""
     send_seconds: float = 60.0
