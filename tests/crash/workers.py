@@ -171,6 +171,7 @@ async def worker(
         background_per_worker=PER_WORKER,
         on_background_limit="queue",
         max_crashes=1000,  # they are killed far more often than any run that is not to blame
+        grace=600.0,  # of this hasty clock: a step that a drain stops waits for the disk
     )
     lingers = asyncio.Event()
 
