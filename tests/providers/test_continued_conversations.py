@@ -4,6 +4,7 @@ import copy
 import itertools
 
 import pytest
+from msgspec.structs import replace
 
 from tests.providers.dialects import CHAT, DIALECTS, MESSAGES, RESPONSES
 from toolwright import ToolCall
@@ -152,3 +153,49 @@ async def test_a_server_that_refuses_its_own_reasoning_is_not_sent_it(open_model
     await model.complete(ModelRequest("s1", [UserMessage("a"), answer, results_of(answer)]))
     assert "reasoning" not in str(server.asked[-1].body)
     assert "Let me look." in str(server.asked[-1].body)
+
+
+@pytest.mark.promise("TURN-06")
+@pytest.mark.parametrize("how", ["stream", "complete"])
+async def test_an_answer_that_was_cut_in_its_reasoning_does_not_spoil_the_conversation(
+    dialect, open_model_of, server, how
+):
+    model = await open_model_of(dialect)
+    server.will(dialect.reply(ModelAnswer(reasoning="The user wants", stop="length")))
+    first = ModelRequest("s1", [UserMessage("Weather?")])
+    cut = [piece async for piece in model.stream(first)][-1] if how == "stream" else await model.complete(first)
+    assert (cut.stop, cut.text) == ("length", "")
+    server.will(dialect.reply(ModelAnswer(text="Sunny.")))
+    await model.complete(ModelRequest("s1", [UserMessage("Weather?"), cut, UserMessage("Go on.")]))
+    body = server.asked[-1].body
+    dialect.check(body)
+    assert "The user wants" not in str(body)
+    if dialect is RESPONSES:
+        assert body["input"] == [{"role": "user", "content": text} for text in ("Weather?", "Go on.")]
+    elif dialect is CHAT:
+        assert body["messages"] == [{"role": "user", "content": text} for text in ("Weather?", "Go on.")]
+    else:
+        (message,) = body["messages"]  # the roles must alternate
+        assert [block["text"] for block in message["content"]] == ["Weather?", "Go on."]
+
+
+@pytest.mark.promise("TURN-06")
+@pytest.mark.parametrize("dialect", [RESPONSES, MESSAGES], ids=repr)
+async def test_reasoning_with_nothing_after_it_is_left_out_of_an_answer(dialect, open_model_of, server):
+    model = await open_model_of(dialect)
+    server.will(dialect.reply(ModelAnswer(text="Sunny so far.", reasoning="Look", stop="length")))
+    cut = await model.complete(ModelRequest("s1", [UserMessage("Weather?")]))
+    thought, said = cut.native["items"]
+    cut = replace(cut, native={**cut.native, "items": [thought, said, thought]})
+    await model.complete(ModelRequest("s1", [UserMessage("Weather?"), cut, UserMessage("Go on.")]))
+    body = server.asked[-1].body
+    dialect.check(body)
+    if dialect is RESPONSES:
+        assert body["input"][1:-1] == [thought, said]
+    else:
+        assert body["messages"][1] == {"role": "assistant", "content": [thought, said]}
+        # An answer that goes on without a message between is one message, and keeps what was thought in its middle.
+        goes_on = ModelRequest("s1", [UserMessage("Weather?"), cut, cut, UserMessage("And?")])
+        await model.complete(goes_on)
+        (_, message, _) = server.asked[-1].body["messages"]
+        assert message["content"] == [thought, said, thought, thought, said]

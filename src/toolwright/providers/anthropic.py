@@ -23,6 +23,7 @@ from toolwright.providers.conversation import (
     rebuilt_results,
     rebuilt_text,
     used_ids,
+    without_last,
 )
 from toolwright.providers.half_characters import joined_halves
 from toolwright.providers.provider_errors import error_said, words_of
@@ -63,8 +64,8 @@ _STOPS: dict[str, Stop] = {
     "pause_turn": "pause",
     "model_context_window_exceeded": "context",
 }
-_UNMARKED = ("thinking", "redacted_thinking")
-"""Blocks that cannot have a mark of the cache."""
+_THINKING = ("thinking", "redacted_thinking")
+"""Blocks that cannot have a mark of the cache, and with which a message cannot end."""
 
 
 class Anthropic(ProviderModel):
@@ -168,7 +169,7 @@ class Anthropic(ProviderModel):
     def _messages(self, items: list[Item | Raw]) -> list[Raw]:
         messages: list[Raw] = []
         renamed = False
-        for item in items:
+        for item, following in zip(items, [*items[1:], None], strict=True):
             if isinstance(item, UserMessage):
                 _append(messages, "user", _user_blocks(item))
             elif isinstance(item, ToolResults):
@@ -177,6 +178,9 @@ class Anthropic(ProviderModel):
                     _append(messages, "user", message["content"])
             elif isinstance(item, ModelAnswer):
                 native = native_items(item, self.format, self.server)
+                if native is not None and not isinstance(following, ModelAnswer):
+                    # A message may not end with thinking, such as that of an answer that was cut in it.
+                    native = without_last(native, _THINKING)
                 renamed = native is None
                 _append(messages, "assistant", _rebuilt(item) if native is None else native)
             else:
@@ -235,7 +239,7 @@ def _may_think(body: dict[str, Any]) -> bool:
         blocks = message.get("content")
         if message.get("role") == "assistant":
             kinds = [field(block, "type") for block in blocks] if isinstance(blocks, list) else []
-            return "tool_use" not in kinds or kinds[0] in ("thinking", "redacted_thinking")
+            return "tool_use" not in kinds or kinds[0] in _THINKING
         if not isinstance(blocks, list) or not any(field(block, "type") == "tool_result" for block in blocks):
             return True  # a new message of the user: a new answer begins
     return True
@@ -256,7 +260,7 @@ def _mark(body: dict[str, Any], mark: Raw) -> None:
         blocks = messages[place].get("content")
         if messages[place].get("role") != "user" or not isinstance(blocks, list) or not blocks:
             continue
-        if isinstance(blocks[-1], dict) and blocks[-1].get("type") not in _UNMARKED:
+        if isinstance(blocks[-1], dict) and blocks[-1].get("type") not in _THINKING:
             content = [*blocks[:-1], {**blocks[-1], "cache_control": mark}]
             messages[place] = {**messages[place], "content": content}
             marked += 1

@@ -3,7 +3,7 @@ does not own any provider's form."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -129,6 +129,14 @@ def native_items(answer: ModelAnswer, form: str, server: str) -> list[Any] | Non
         return None
     items = native.get("items")
     return list(items) if isinstance(items, (list, tuple)) and items else None
+
+
+def without_last(items: list[Any], kinds: Collection[str]) -> list[Any] | None:
+    """The native parts of an answer without those of some kinds at its end; None when nothing is left."""
+    end = len(items)
+    while end and field(items[end - 1], "type") in kinds:
+        end -= 1
+    return items[:end] or None
 
 
 def rebuilt_text(answer: ModelAnswer) -> str:

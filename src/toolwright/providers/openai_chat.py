@@ -157,6 +157,8 @@ class OpenAIChat(ProviderModel):
                 messages += wire.write_results(rebuilt_results(item) if renamed else item.outcomes)
             elif isinstance(item, ModelAnswer):
                 native = native_items(item, self.format, self.server)
+                if native is not None and not any(map(_says_something, native)):
+                    native = None
                 renamed = native is None
                 messages += _rebuilt(item) if native is None else [self._echoed(each) for each in native]
             else:
@@ -184,6 +186,11 @@ def _user_content(message: UserMessage) -> str | list[Raw]:
         else:
             parts.append({"type": "text", "text": pictures.stand_in(image)})
     return parts
+
+
+def _says_something(message: Raw) -> bool:
+    """False for a message that has only reasoning, such as one that was cut in it: servers refuse it later."""
+    return any(message.get(name) for name in ("content", "refusal", "tool_calls", "audio"))
 
 
 def _rebuilt(answer: ModelAnswer) -> list[Raw]:

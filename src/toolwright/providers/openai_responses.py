@@ -25,6 +25,7 @@ from toolwright.providers.conversation import (
     rebuilt_results,
     rebuilt_text,
     used_ids,
+    without_last,
 )
 from toolwright.providers.openai_client import ADDRESS, ADDRESS_VARIABLE, KEYS, new_client
 from toolwright.providers.provider_errors import error_said, words_of
@@ -151,6 +152,9 @@ class OpenAIResponses(ProviderModel):
                 written += wire.write_results(outcomes, calls)
             elif isinstance(item, ModelAnswer):
                 native = native_items(item, self.format, self.server)
+                if native is not None:
+                    # Reasoning is refused without the item after it, such as that of an answer that was cut in it.
+                    native = without_last(native, ("reasoning",))
                 renamed = native is None
                 calls = rebuilt_calls(item) if renamed else list(item.calls)
                 written += _rebuilt(item, calls) if native is None else native
