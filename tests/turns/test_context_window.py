@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolwright import App, Budget, ContextWindow, Runtime, ToolCall, ToolwrightError, tool
+from toolwright import App, Budget, ContextWindow, Runtime, ToolCall, ToolContext, ToolwrightError, tool
 from toolwright.stores.contracts.sessions import Quotas
 from toolwright.testing import CrashKit, FunctionModel
 from toolwright.tools.model import ModelAnswer, ModelError, ToolResults, Usage, UserMessage
@@ -170,6 +170,57 @@ async def test_near_the_window_the_model_summarises_the_older_part_once(place, o
     await session.ask("And?")
     assert len(requests) == count + 1
     assert "Summary of the conversation" in requests[-1].messages[0].text
+
+
+def summarising(model: Any) -> Any:
+    def answer(request: Any) -> Any:
+        if request.tool_choice == "none":
+            return ModelAnswer(text="Some pages are read.", usage=Usage(5_000, 20))
+        return model(request)
+
+    return answer
+
+
+def shape(request: Any) -> list[Any]:
+    """The conversation of a request: the ids of calls and of results, and the texts of the rest."""
+    return [
+        [each.call_id for each in item.outcomes]
+        if isinstance(item, ToolResults)
+        else [each.id for each in item.calls]
+        if isinstance(item, ModelAnswer) and item.calls
+        else item.text.removeprefix("[Summary of the conversation before, which is left out to save room]\n")
+        for item in request.messages
+    ]
+
+
+@pytest.mark.promise("TURN-06", "TURN-10")
+@pytest.mark.parametrize("notes", [1, 2, 3])
+async def test_a_summary_stands_for_the_same_messages_later_though_a_tool_appended_some(place, open_runtime, notes):
+    @tool(name="page")
+    async def noted(n: int, ctx: ToolContext) -> str:
+        """Read a page."""
+        if n < notes:
+            await ctx.messages.append(f"noted {n}")
+        return f"{n} {LONG}"
+
+    model, requests = asked(summarising(reading(7)))
+    context = ContextWindow(tokens=6_000, when_near="summarise")
+    runtime = await open_runtime(place, noted, model=model, context=context, budget=Budget(model_calls=20))
+    session = runtime.session("s")
+    await session.ask("Read.")
+    assert shape(requests[-1]) == ["Some pages are read.", ["p4"], ["p4"], ["p6"], ["p6"]]
+    await session.ask("And?")
+    assert shape(requests[-1]) == [*shape(requests[-2]), "I read them all.", "And?"]
+
+
+@pytest.mark.promise("TURN-06", "TURN-10")
+async def test_a_summary_that_ends_between_an_answer_and_its_results_leaves_both(place, open_runtime):
+    model, requests = asked(reading(1))
+    session = (await open_runtime(place, page, model=model)).session("s")
+    await session.ask("Read.")
+    await session.messages.append("All was read.", sender="runtime", metadata={"kind": "summary", "items": 2})
+    await session.ask("And?")
+    assert shape(requests[-1]) == ["All was read.", ["p0"], ["p0"], "I read them all.", "And?"]
 
 
 @pytest.mark.promise("TURN-10")

@@ -57,6 +57,8 @@ class Conversation:
         """Tokens of the conversation as it is shown, roughly."""
         self.measured = False
         """True when a provider told its size, instructions and tools included."""
+        self.is_history = False
+        """True while it has what was read from the history, and nothing that was said since."""
         self._shown: list[Item] = []
         self._summarised = 0  # items that the summary stands for
         self._summary: str | None = None
@@ -65,6 +67,7 @@ class Conversation:
 
     def add(self, *items: Item) -> None:
         """Add what was said."""
+        self.is_history = False
         for item in items:
             self.items.append(item)
             if type(item) is ModelAnswer:
@@ -180,9 +183,11 @@ class Conversation:
         return self._shown[: len(self._shown) - (len(self.items) - items)]
 
     def summarise(self, text: str, items: int) -> None:
-        """Show a summary in the place of the first items."""
+        """Show a summary in the place of the first items, but never results without the answer before them."""
         self.answers += 1
         self._summary, self._summarised = text, min(items, len(self.items))
+        if self._summarised < len(self.items) and isinstance(self.items[self._summarised], ToolResults):
+            self._summarised -= 1
         self._show_again()
         self.size, self.measured = sum(map(_size, self._shown), 0.0), False
 

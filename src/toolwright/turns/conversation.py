@@ -130,6 +130,7 @@ def read(messages: Iterable[Message]) -> Conversation:
             told.add(UserMessage(_note(message)))
     if waiting is not None:
         told.add(*_without_calls(waiting))
+    told.is_history = True
     return told
 
 

@@ -318,6 +318,9 @@ class TurnRun:
                 ended = await self._ask(conversation)
                 if ended is not None:
                     return ended
+                if self._answer is None:
+                    conversation = None
+                    continue
             answer = self._answer
             assert answer is not None
             if answer.calls:
@@ -369,7 +372,8 @@ class TurnRun:
     # --- the model
 
     async def _ask(self, conversation: Conversation, *, again: bool = False) -> TurnOutcome | None:
-        """Ask the model, and record its answer; or end the turn, and return how.
+        """Ask the model, and record its answer; or end the turn, and return how. When it has done neither, the
+        conversation is to be read again before.
 
         `again` means that the provider found the conversation too long, and that results were left out since.
         """
@@ -393,6 +397,8 @@ class TurnRun:
                 )
                 return await self._end("failed", code=OVERFLOW, reason=reason)
             if window.when_near == "summarise" and self._summarised != progress.model_calls:
+                if not conversation.is_history:
+                    return None  # Tools and other programs may have appended messages, and a summary counts them, too.
                 ended = await self._summarise(conversation)
                 return await self._ask(conversation) if ended is None else ended
             await self._shorten(conversation, window.limit * AFTER_SHORTENING)
