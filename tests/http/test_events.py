@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import tracemalloc
 from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
@@ -288,3 +289,25 @@ async def test_events_come_again_after_the_store_was_away_when_the_first_client_
         async with following(http, address) as live:
             await (await service.open()).session("s").run_batch(calls("a"))
             assert [event["kind"] for event in await live.take(2)] == ["batch.started", "call.finished"]
+
+
+@pytest.mark.promise("HTTP-02")
+async def test_clients_that_all_want_something_else_take_no_memory_while_nothing_happens(file):
+    async with fail_after(30), Runtime.open(file, tools=[look]) as runtime:
+        feed = events.feed_of(runtime)
+        await feed.join()
+        await runtime.session("s").run_batch([ToolCall("look", {"city": "R" * 5_000}, id) for id in "ab"])
+        while feed.last < 3:
+            await feed.changed()
+        tracemalloc.start()
+        try:
+            for number in range(2_000):
+                wanted = events.Wanted(
+                    lambda session: True, ("*",), kinds=frozenset({"call.finished", f"run.{number}"})
+                )
+                assert b"RRRR" in feed.piece(wanted, 0)[0]
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        feed.leave()
+    assert held < 10_000_000

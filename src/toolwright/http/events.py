@@ -38,6 +38,8 @@ MOST_BYTES = 16 * 1024 * 1024
 """Bytes of the events that are remembered for all clients."""
 PIECE = 32 * 1024
 """Bytes that a client is sent at once, unless one event is longer."""
+MOST_PIECES = 100
+"""How many pieces are kept for further clients at the same place that want the same."""
 PAGE = 500
 """How many events are read from the store at once."""
 CATCHING_UP = 4
@@ -162,6 +164,8 @@ class EventFeed:
         key = (wanted, after)
         known = self._pieces.get(key)
         if known is None:
+            if len(self._pieces) >= MOST_PIECES:
+                self._pieces.clear()
             known = self._pieces[key] = self._piece(wanted, after)
         return known
 
