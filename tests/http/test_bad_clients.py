@@ -116,6 +116,21 @@ async def test_a_body_beyond_the_limit_is_refused_before_it_is_read() -> None:
         await still_serves(found, value)
 
 
+@pytest.mark.parametrize(("path", "status"), [("/v1/waits/none", 404), ("/v1/login", 413)])
+async def test_a_large_body_of_a_client_without_a_token_is_refused_before_it_is_read(path: str, status: int) -> None:
+    async with server() as (found, value):
+        for framing in (b"Content-Length: 10000000\r\n", b"Transfer-Encoding: chunked\r\n"):
+            async with found.connection() as connection:
+                head = b"POST " + path.encode() + b" HTTP/1.1\r\nContent-Type: application/json\r\n"
+                await connection.send(head, found.host, framing, b"\r\n")
+                if framing.startswith(b"Transfer"):
+                    await connection.send(b"2000\r\n" + b" " * 8192 + b"\r\n")
+                reply = await connection.reply()
+                assert (reply.status, reply.headers["connection"]) == (status, "close")
+                assert await connection.rest() == b""
+        await still_serves(found, value)
+
+
 @pytest.mark.parametrize(
     "raw",
     [

@@ -207,6 +207,8 @@ class Operation:
         answer: the type of the JSON that it answers; None where it has no body, or is no JSON.
         body: the type of the JSON in the request. A handler without one reads the stream of `request.raw` itself.
         body_needed: False where the body may be missing.
+        body_bytes: the most bytes of the body, where they are fewer than the limit of the service.
+        authority: checks what the path has in place of a token, before the body is read; raises what refuses it.
         other_bodies: other types that the body may have, which only the document tells; `reader` reads them.
         reader: reads the body in place of its type, and raises `Problem`.
         query: a struct of the query parameters, each with a default.
@@ -228,6 +230,8 @@ class Operation:
     answer: object = None
     body: object = None
     body_needed: bool = True
+    body_bytes: int | None = None
+    authority: Callable[[Runtime, Mapping[str, str]], object] | None = None
     other_bodies: tuple[object, ...] = ()
     reader: Callable[[bytes], object] | None = None
     query: type | None = None

@@ -191,6 +191,8 @@ class Service:
         if operation.scope is not None:
             caller = raw.scope[CALLER] = await self.authenticate(raw)
             _require_scope(operation, caller, path.get(SESSION))
+        if operation.authority is not None:
+            operation.authority(self._runtime or await self.open(), path)
         query = None
         if operation.query is not None:
             query = read_query(operation.query, raw.query_params.multi_items() if raw.scope["query_string"] else [])
@@ -226,7 +228,8 @@ class Service:
         return await self._remembered.answer(store, now, key, content, work, keeps_refusals=known)
 
     async def _read_body(self, operation: Operation, raw: Request) -> bytes:
-        data = await read_all(raw, self.sign_in.limits.body_bytes)
+        most = self.sign_in.limits.body_bytes
+        data = await read_all(raw, most if operation.body_bytes is None else min(most, operation.body_bytes))
         if not data and not operation.body_needed:
             data = b"{}"
         elif raw.headers.get("content-type", "application/json").partition(";")[0].strip().lower() not in _JSON:

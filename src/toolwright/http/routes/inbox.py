@@ -263,6 +263,7 @@ OPERATIONS = (
         path="/waits/{key}",
         handler=complete_wait,
         scope=None,
+        authority=lambda runtime, path: session_of_key(runtime, path["key"]),
         summary="Complete what a call waits for",
         description="The URL for a webhook: the key in it is its own authority, and needs no token.",
         tag="approvals",

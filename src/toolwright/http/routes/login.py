@@ -16,6 +16,9 @@ from toolwright.http.cursors import Page, PageQuery, page_from, read_cursor
 from toolwright.http.operations import Operation, ServiceRequest
 from toolwright.http.problems import not_found
 
+MOST_BYTES = 4_096
+"""Bytes of a request to log in: it comes from somebody who is not known yet."""
+
 
 class LoginBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The token of somebody who logs in."""
@@ -137,6 +140,7 @@ OPERATIONS = (
         summary="Log a browser in by a token",
         tag="access",
         body=LoginBody,
+        body_bytes=MOST_BYTES,
         answer=Identity,
         remembered=False,
     ),
