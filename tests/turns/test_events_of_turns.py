@@ -1,6 +1,7 @@
 """The events of a turn in its store: what tools report, whatever that is, and what a store refuses for a while."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from fractions import Fraction
 from typing import Any
 
@@ -12,6 +13,8 @@ from toolwright.errors import StoreError
 from toolwright.stores.contracts.turns import EventChunk
 from toolwright.stores.sql.sessions.turns import SqlTurnStore
 from toolwright.testing import ScriptedModel
+from toolwright.tools.model import ModelAnswer, ModelRequest, TextDelta
+from toolwright.tools.turn_protocols import TurnEvent
 
 HALF = "a \udc00 b"
 """Text that has no form in UTF-8, such as a file name that `os.fsdecode` gave."""
@@ -96,3 +99,44 @@ async def test_events_that_could_not_be_written_are_written_later(file, open_run
                 leave.set()
     assert [event.data["text"] for event in seen if event.kind == "call.output"] == ["first", "second"]
     assert [event.number for event in seen] == list(range(1, len(seen) + 1))
+
+
+class Talkative:
+    """A model whose answer has more pieces than events are remembered outside of a store."""
+
+    provider, name, pieces = "fake", "talkative", 25_000
+
+    async def complete(self, request: ModelRequest) -> ModelAnswer:
+        return ModelAnswer(text="x" * self.pieces)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ModelAnswer]:
+        for _ in range(self.pieces):
+            yield TextDelta("x")
+        yield await self.complete(request)
+
+
+@pytest.mark.promise("TURN-07")
+async def test_a_follower_that_falls_far_behind_sees_the_end_and_all_that_is_still_there(place, open_runtime):
+    runtime, ended = await open_runtime(place, model=Talkative()), asyncio.Event()
+    async with fail_after(30):
+        turn = await runtime.session("s").start_turn("Go.")
+        seen: list[TurnEvent] = []
+
+        async def follow() -> None:
+            async for event in turn.follow():
+                seen.append(event)
+                await ended.wait()
+
+        following = asyncio.ensure_future(follow())
+        await turn
+        ended.set()
+        await following
+        late = [event async for event in (await runtime.turn(turn.id)).follow()]
+    assert (seen[0].kind, seen[-1].kind, late[-1].kind) == ("turn.started", "turn.ended", "turn.ended")
+    numbers = [event.number for event in seen]
+    assert numbers == sorted(set(numbers))
+    assert late == seen[-len(late) :]
+    if place == ":memory:":
+        assert len(late) > 19_000
+    else:
+        assert numbers == [event.number for event in late] == list(range(1, Talkative.pieces + 4))

@@ -27,7 +27,7 @@ END = "turn.ended"
 NESTED = "agent."
 """Prefix of the kinds of a sub-agent's events in the log of the turn above it."""
 MOST = 20_000
-"""How many events are remembered here; a store has them all."""
+"""How many events are remembered here. A store has them all; without one, the oldest of a longer turn are gone."""
 REMEMBERED = 2_000
 """How many of those that the store has are remembered here, for followers that lag a little behind."""
 
@@ -122,8 +122,11 @@ class TurnLog:
         self.wake()
 
     def has_after(self, number: int) -> bool:
-        """True when all events beyond a number are remembered here; those of an earlier process never are."""
-        return number >= self.last or (bool(self._events) and self._events[0][0] <= number + 1)
+        """True when all events beyond a number that are still anywhere are remembered here; those of an earlier process
+        never are."""
+        if not self.stored or number >= self.last:
+            return True
+        return bool(self._events) and self._events[0][0] <= number + 1
 
     def after(self, number: int) -> list[TurnEvent]:
         """The events beyond a number that are remembered here, and that followers may be shown."""

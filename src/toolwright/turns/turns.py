@@ -1346,7 +1346,7 @@ class Turn:
                     async for event in _follow_here(turns, events, number):
                         number = event.number
                         yield event
-                    if events.ended:
+                    if events.ended and number >= events.last:
                         return
                     if not events.left:
                         continue
