@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ipaddress
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import uvicorn
@@ -22,6 +24,14 @@ IDLE_SECONDS = 15
 request is on its way."""
 
 
+class _Server(uvicorn.Server):
+    """A server that leaves signals to the program, which has more to close."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
 async def serve_stdio(server: ToolServer) -> None:
     """Serve one client over stdin and stdout, until it closes them. Whatever tools print goes to stderr."""
     async with stdio_server() as (read, write):
@@ -29,9 +39,13 @@ async def serve_stdio(server: ToolServer) -> None:
 
 
 async def serve_http(
-    server: ToolServer, address: str, started: Callable[[str], None] = lambda url: None, **options: Any
+    server: ToolServer,
+    address: str,
+    started: Callable[[str], None] = lambda url: None,
+    stop: asyncio.Event | None = None,
+    **options: Any,
 ) -> None:
-    """Serve clients over streamable HTTP at `http://ADDRESS/mcp`, until a signal stops the program.
+    """Serve clients over streamable HTTP at `http://ADDRESS/mcp`, until `stop` is set. Requests then have two seconds.
 
     Anybody who reaches the address may call the tools, so that it must be of this machine only. Requests of other hosts
     and of web pages are refused by their headers. `options` are those of the SDK's `streamable_http_app`.
@@ -55,10 +69,17 @@ async def serve_http(
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=2, timeout_keep_alive=IDLE_SECONDS
         )
-        serving = uvicorn.Server(config)
+        running = _Server(config)
         streamable_http.logger.addFilter(_not_of_clients_that_left)
         started(f"http://{shown}:{listening.getsockname()[1]}{PATH}")
-        await serving.serve(sockets=[listening])
+        serving = asyncio.ensure_future(running.serve(sockets=[listening]))
+        told = asyncio.ensure_future((stop or asyncio.Event()).wait())
+        try:
+            await asyncio.wait({serving, told}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            told.cancel()
+            running.should_exit = True
+            await serving
 
 
 def _not_of_clients_that_left(record: logging.LogRecord) -> bool:

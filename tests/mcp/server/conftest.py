@@ -35,7 +35,7 @@ def effects(tmp_path: Path) -> Callable[[], list[str]]:
     return lambda: (tmp_path / "effects.txt").read_text().splitlines() if (tmp_path / "effects.txt").exists() else []
 
 
-def command(folder: Path, *options: str) -> tuple[list[str], dict[str, str]]:
+def command(folder: Path, *options: str, app: Path = APP) -> tuple[list[str], dict[str, str]]:
     """The command that serves the app, and its environment."""
     arguments = [
         "-m",
@@ -43,7 +43,7 @@ def command(folder: Path, *options: str) -> tuple[list[str], dict[str, str]]:
         "mcp",
         "serve",
         "--app",
-        f"{APP}:app",
+        f"{app}:app",
         "--db",
         str(folder / "mcp.db"),
         *options,
@@ -75,9 +75,9 @@ def over_stdio(tmp_path: Path, warm: WarmPrograms) -> Connect:
 
 
 @contextmanager
-def http_server(folder: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def http_server(folder: Path, *options: str, app: Path = APP) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The app served over HTTP by a process of its own: its address, and the process."""
-    arguments, environment = command(folder, "--http", "127.0.0.1:0", *options)
+    arguments, environment = command(folder, "--http", "127.0.0.1:0", *options, app=app)
     with ExitStack() as stack:
         program = stack.enter_context(
             subprocess.Popen(

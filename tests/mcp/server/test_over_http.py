@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -155,6 +156,50 @@ async def test_a_client_that_leaves_in_the_middle_of_a_request_is_no_error(tmp_p
         program.terminate()
         assert program.stderr is not None
         assert "Traceback" not in program.stderr.read()
+
+
+LASTING_APP = """
+import asyncio, sys
+from contextlib import asynccontextmanager
+from toolwright import App, ToolContext, tool
+
+@asynccontextmanager
+async def lifespan():
+    yield
+    print("the app is closed", file=sys.stderr)
+
+@tool
+async def hang(ctx: ToolContext) -> str:
+    await ctx.progress(1)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        print("the call is stopped", file=sys.stderr)
+
+app = App(tools=[hang], lifespan=lifespan)
+"""
+
+
+@pytest.mark.promise("MCP-05")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_server_that_is_told_to_stop_stops_its_calls_and_closes_its_app(tmp_path: Path, number: int) -> None:
+    (tmp_path / "lasting.py").write_text(LASTING_APP)
+    with http_server(tmp_path, app=tmp_path / "lasting.py") as (url, program):
+        async with fail_after(30), Client(url, mode="2026-07-28") as client:
+            began = asyncio.Event()
+
+            async def begin(*progress: object) -> None:
+                began.set()
+
+            calling = asyncio.ensure_future(client.call_tool("hang", {}, progress_callback=begin))
+            await began.wait()
+            program.send_signal(number)
+            assert await asyncio.to_thread(program.wait, 20) == 0
+            calling.cancel()
+            await asyncio.wait({calling})
+        assert program.stderr is not None
+        told = program.stderr.read().splitlines()
+    assert ("the call is stopped" in told, "the app is closed" in told) == (True, True)
 
 
 def test_the_command_warns_of_names_of_no_tool(tmp_path: Path) -> None:

@@ -168,10 +168,10 @@ async def _serve(
             approvals=approvals,
             wait=wait,
         )
-        if http is not None:
-            await serve_http(served, http, lambda url: echo(f"Serving {name} at {url}", err=True), **more)
-            return
         with told_to_stop() as stop:
+            if http is not None:
+                await serve_http(served, http, lambda url: echo(f"Serving {name} at {url}", err=True), stop, **more)
+                return
             serving, told = asyncio.ensure_future(serve_stdio(served)), asyncio.ensure_future(stop.wait())
             await asyncio.wait({serving, told}, return_when=asyncio.FIRST_COMPLETED)
             told.cancel()
