@@ -10,7 +10,7 @@ import pytest
 from tests.http.client import opened
 from tests.support import fail_after, until
 from toolwright import tool
-from toolwright.http import used_sessions
+from toolwright.runtime import used_sessions
 from toolwright.session.core import SessionCore
 
 

@@ -15,9 +15,9 @@ from weakref import WeakKeyDictionary
 from toolwright import jsonx
 from toolwright.calls.batch import Batch
 from toolwright.errors import RuntimeClosed, StoreError
-from toolwright.http.used_sessions import used_session
 from toolwright.log_fields import log_fields
 from toolwright.runtime.runtime import Runtime, history_of, is_durable, waits_of
+from toolwright.runtime.used_sessions import used_session
 from toolwright.stores.contracts.inspection import PastCall
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.waits import WaitKey

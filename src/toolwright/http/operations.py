@@ -19,8 +19,8 @@ from toolwright.http.access.sign_in import SignIn
 from toolwright.http.answers import JsonAnswer, StreamAnswer
 from toolwright.http.idempotency import IdempotencyKey
 from toolwright.http.problems import Problem
-from toolwright.http.used_sessions import used_session
 from toolwright.runtime.runtime import Runtime
+from toolwright.runtime.used_sessions import used_session
 from toolwright.session.session import Session
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]

@@ -18,6 +18,7 @@ from toolwright.app import App
 from toolwright.errors import ToolwrightError
 from toolwright.mcp.server_request import Client, ClientRequest
 from toolwright.runtime.runtime import Runtime, runtime_of
+from toolwright.runtime.used_sessions import used_session
 from toolwright.session.session import Session
 from toolwright.stores.contracts.store import Store
 
@@ -123,7 +124,7 @@ class ServedSessions:
             id = choose(request.client)
         # Most requests are for the same session as the one before.
         if self._last is None or self._last.id != id:
-            self._last = self.runtime.session(id)
+            self._last = used_session(self.runtime, id)
         return self._last
 
     @property

@@ -1,6 +1,8 @@
 """Calls of MCP clients: their results, errors, progress, cancellation and keys, at both revisions."""
 
 import asyncio
+import gc
+from pathlib import Path
 from typing import Any
 
 import mcp_types as types
@@ -10,9 +12,11 @@ from mcp.client import InputRequiredRoundsExceededError
 from mcp.shared.exceptions import MCPError
 
 from tests.mcp.server.conftest import MODES, Connect
-from tests.support import fail_after
+from tests.support import fail_after, until
 from toolwright import App, Policy, Rule, Runtime, ToolContext, tool
 from toolwright.mcp import per_connection, server
+from toolwright.runtime import used_sessions
+from toolwright.session.core import SessionCore
 
 KEY = "dev.toolwright/idempotency-key"
 
@@ -330,3 +334,27 @@ async def test_each_connection_can_have_a_session_of_its_own() -> None:
             assert text_of(await two.call_tool("remember", {"value": "b"})) == "null"
             assert text_of(await one.call_tool("remember", {"value": "c"})) == "a"
         assert len(await runtime.sessions()) == 2
+
+
+@pytest.mark.promise("MCP-05")
+async def test_sessions_of_connections_that_ended_do_not_stay_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @tool
+    async def keep(ctx: ToolContext, value: str) -> None:
+        """Keep a value."""
+        await ctx.session.kv.set("value", value)
+
+    def in_memory() -> int:
+        gc.collect()
+        return sum(isinstance(each, SessionCore) for each in gc.get_objects())
+
+    monkeypatch.setattr(used_sessions, "MOST_SESSIONS", 5)
+    before = in_memory()
+    async with fail_after(30), Runtime.open(tmp_path / "mcp.db", tools=[keep]) as runtime:
+        served = server(runtime, session=per_connection)
+        for number in range(20):
+            async with Client(served, mode="legacy") as client:
+                assert not (await client.call_tool("keep", {"value": str(number)})).is_error
+        await until(lambda: in_memory() - before <= 6)
+        assert len(await runtime.sessions()) == 20

@@ -21,9 +21,9 @@ from toolwright.http.cursors import Page, PageQuery, page_from, read_cursor
 from toolwright.http.operations import LONGEST_ID, SESSION, Id, Operation, OtherAnswer, ServiceRequest
 from toolwright.http.outcome_json import outcomes_json
 from toolwright.http.problems import Problem, invalid, not_found
-from toolwright.http.used_sessions import used_session
 from toolwright.http.waited_for import recorded, waited_for
 from toolwright.runtime.runtime import history_of
+from toolwright.runtime.used_sessions import used_session
 from toolwright.stores.contracts.inspection import PastBatch, PastCall
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome

@@ -11,10 +11,10 @@ from toolwright.http.answers import JsonAnswer
 from toolwright.http.cursors import Page, PageQuery, page_from, page_of, read_cursor, write_cursor
 from toolwright.http.operations import SESSION, Id, Operation, OtherAnswer, ServiceRequest
 from toolwright.http.problems import Problem, invalid, not_found
-from toolwright.http.used_sessions import used_session
 from toolwright.ids import uuid7
 from toolwright.runtime.call_history import MemoryCallHistory
 from toolwright.runtime.runtime import Runtime, history_of
+from toolwright.runtime.used_sessions import used_session
 from toolwright.stores.contracts.archives import SessionInfo
 from toolwright.tools.service_protocols import Message, Sender
 from toolwright.tools.validation_messages import ArgumentProblem, preview

@@ -1,4 +1,4 @@
-"""The sessions that requests used. Owns how many of them stay in memory: a service comes to very many."""
+"""The sessions that requests of clients used. Owns how many of them stay in memory: a service comes to very many."""
 
 from __future__ import annotations
 
