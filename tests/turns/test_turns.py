@@ -8,6 +8,8 @@ from pydantic import BaseModel
 
 from tests.support import fail_after
 from toolwright import Budget, Pending, Runtime, ToolCall, ToolContext, TurnError, tool
+from toolwright.errors import ServiceError
+from toolwright.stores.contracts.sessions import Quota, Quotas
 from toolwright.testing import FakeClock, FunctionModel, ScriptedModel
 from toolwright.tools.model import ModelAnswer, ModelError, ToolResults, Usage, UserMessage
 
@@ -580,7 +582,8 @@ async def test_cancelling_the_caller_of_ask_cancels_the_turn(place, open_runtime
 
 @pytest.mark.promise("TURN-05")
 @pytest.mark.parametrize("ticks", range(1, 6))
-async def test_a_turn_whose_caller_was_cancelled_while_it_was_queued_is_never_run(place, open_runtime, ticks):
+@pytest.mark.parametrize("used", [False, True])  # where other services are used, memory waits for a thread, too
+async def test_a_turn_whose_caller_was_cancelled_while_it_was_queued_is_never_run(place, open_runtime, ticks, used):
     begun, go_on = asyncio.Event(), asyncio.Event()
     read: list[str] = []
 
@@ -602,6 +605,8 @@ async def test_a_turn_whose_caller_was_cancelled_while_it_was_queued_is_never_ru
             await asking
 
     async with fail_after(10):
+        if used:
+            await session.kv.set("a", 1)
         await give_up("Given up at once.")
         assert await session.wait_for_idle()
         read.clear()
@@ -619,6 +624,42 @@ async def test_a_turn_whose_caller_was_cancelled_while_it_was_queued_is_never_ru
         ("Answered.", "answered"),
         ("Given up at once.", "cancelled"),
     ]
+    said = [message.content for message in await session.messages.list() if message.sender == "user"]
+    assert said in (["Given up at once.", "Answered.", "Asked last."], ["Answered.", "Asked last."])
+
+
+@pytest.mark.promise("TURN-03", "TURN-05")
+@pytest.mark.parametrize("used", [False, True])
+async def test_questions_at_once_are_each_asked_of_their_own_model(place, open_runtime, used):
+    runtime = await open_runtime(place, model=FunctionModel(lambda request: "the app's", name="app"))
+    session = runtime.session("s")
+
+    async def ask(model: str | None) -> str:
+        own = None if model is None else FunctionModel(lambda request: model, name=model)
+        return (await session.ask("Which?", model=own)).text
+
+    async with fail_after(10):
+        if used:
+            await session.kv.set("a", 1)
+        for _ in range(3):
+            told = await asyncio.gather(ask("first"), ask(None), ask("third"), ask(None))
+            assert list(told) == ["first", "the app's", "third", "the app's"]
+
+
+@pytest.mark.promise("TURN-03")
+async def test_a_message_without_room_fails_its_question_alone(place, open_runtime):
+    quotas = Quotas(messages=Quota(100, 10_000))
+    runtime = await open_runtime(place, model=FunctionModel(lambda request: "Done."), quotas=quotas)
+    session = runtime.session("s")
+    async with fail_after(10):
+        await session.kv.set("a", 1)
+        await session.ask("One.")
+        long = asyncio.ensure_future(session.ask("x" * 20_000))
+        short = asyncio.ensure_future(session.ask("Two."))
+        with pytest.raises(ServiceError) as refused:
+            await long
+        assert refused.value.code == "quota"
+        assert (await short).text == "Done."
 
 
 @pytest.mark.promise("TURN-05")

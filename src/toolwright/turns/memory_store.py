@@ -6,6 +6,7 @@ when it ends or waits: nothing here outlives the process, so that writing it ear
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -43,6 +44,8 @@ class MemoryTurnStore:
         self._unwritten: dict[str, builtins.list[Sequence[NewMessage]]] = {}
         """For each session the units that its messages do not have yet, in order."""
         self._steering: dict[str, dict[tuple[float, str], Steering]] = {}
+        self._beginning: dict[str, asyncio.Future[None]] = {}
+        """The turns whose first message is being appended: they are not claimed before it is."""
         self._ending: set[str] = set()
         """The turns whose last messages are being appended: they are no longer steered."""
         self._ended: builtins.list[str] = []
@@ -75,14 +78,18 @@ class MemoryTurnStore:
             return turn
         try:
             return await self._take(turn, new.at, quota)
-        except BaseException:
+        except Exception:
             self._leave_queue(new.id, new.session)
             del self._turns[new.id]
             raise
 
     async def claim(self, session: str, at: float, quota: Quota) -> TurnRecord | None:
-        queue = self._queues.get(session)
-        return await self._take(self._turns[queue[0]], at, quota) if queue else None
+        while queue := self._queues.get(session):
+            begun = self._beginning.get(queue[0])
+            if begun is None:
+                return await self._take(self._turns[queue[0]], at, quota)
+            await asyncio.wait({begun})
+        return None
 
     async def release(self, id: str, token: int) -> bool:
         turn = self._turns.get(id)
@@ -115,12 +122,16 @@ class MemoryTurnStore:
         )
         if turn.started_at is None:
             message = NewMessage("user", turn.message, jsonx.encode({"turn": turn.id}))
+            begun = self._beginning[turn.id] = asyncio.get_running_loop().create_future()
             try:
                 # At once: a turn without room for its message does not begin.
                 await self._messages().append_messages(turn.session, [message], at, quota, None)
-            except BaseException:
+            except Exception:  # not where the caller is cancelled: the message is appended all the same
                 self._turns[turn.id] = turn
                 raise
+            finally:
+                del self._beginning[turn.id]
+                begun.set_result(None)
         return self._turns[turn.id]
 
     async def history(self, session: str, after: int, limit: int) -> builtins.list[StoredMessage]:

@@ -307,7 +307,7 @@ class SessionTurns:
                     self._wait_elsewhere(False)
                     local = self._local.get(record.id)
                     if local is None:
-                        local = self._local[record.id] = LocalTurn(record.id, turns.new_log(record))
+                        local = self._local[record.id] = turns.local_turn(record)
                     local.log.last = max(local.log.last, record.events)
                     try:
                         local.run = turns.run(self._core, record, local)
@@ -527,6 +527,8 @@ class Turns:
         self._bells: dict[str, builtins.list[Bell]] = {}
         """Those who wait for turns that any process may work on, by the ids of the turns."""
         self._active: dict[str, SessionTurns] = {}
+        self._queued: dict[str, Callable[[TurnRecord], LocalTurn]] = {}
+        """The turns that are being queued here, by their ids: their callers know more of them than the store."""
         self._left: dict[str, LeftTurn] = {}
         self._held: WeakValueDictionary[str, LocalTurn] = WeakValueDictionary()
         """The turns that were left, for those who still have a handle."""
@@ -583,25 +585,40 @@ class Turns:
         has_handle: bool,
         above: TurnRun | None,
     ) -> Turn:
-        record = await self.store.add(new, self.message_quota)
-        if record.state in ENDED:
-            return Turn(self, record.id, core.id, form=form)
-        self.wake(core.id)  # The turn that waits is the first of the queue, and perhaps the one that is asked for.
-        active = self._active.get(core.id)
-        local = None if active is None else active.get(new.id)
-        if local is None:
-            if record.owner is None or new.anywhere:
-                # In memory nobody else can take it. Over a store a worker is wanted: this program may end at any time.
-                self._poke_worker(not self.shared.durable)
-                return Turn(self, new.id, core.id, form=form)
-            if record.state == "queued" and active is None:
-                await self._require_no_blocked_turn(core, record, new)
+        def to_local(record: TurnRecord) -> LocalTurn:
             local = LocalTurn(new.id, self.new_log(record), form, model, above)
             local.log.has_handle = has_handle
-            # A turn that was there before must be claimed: the process that began it may have died, or still run.
-            new_and_begun = record.state == "running" and record.token == 1 and record.created_at == new.at
-            self._of(core).enter(local, record if new_and_begun else None)
-        return Turn(self, new.id, core.id, local, form)
+            return local
+
+        # From here on it may be claimed, by the task that works on the turns of its session.
+        self._queued[new.id] = to_local
+        try:
+            record = await self.store.add(new, self.message_quota)
+            if record.state in ENDED:
+                return Turn(self, record.id, core.id, form=form)
+            self.wake(core.id)  # The turn that waits is the first of the queue, and perhaps the one that is asked for.
+            active = self._active.get(core.id)
+            local = None if active is None else active.get(new.id)
+            if local is None:
+                if record.owner is None or new.anywhere:
+                    # In memory nobody else can take it. Over a store a worker is wanted: this program may end any time.
+                    self._poke_worker(not self.shared.durable)
+                    return Turn(self, new.id, core.id, form=form)
+                if record.state == "queued" and active is None:
+                    await self._require_no_blocked_turn(core, record, new)
+                local = to_local(record)
+                # A turn that was there before must be claimed: the process that began it may have died, or still run.
+                new_and_begun = record.state == "running" and record.token == 1 and record.created_at == new.at
+                self._of(core).enter(local, record if new_and_begun else None)
+            return Turn(self, new.id, core.id, local, form)
+        finally:
+            if self._queued.get(new.id) is to_local:
+                del self._queued[new.id]
+
+    def local_turn(self, record: TurnRecord) -> LocalTurn:
+        """A turn that was claimed and that its session does not have here: one that is being queued, or another one."""
+        to_local = self._queued.get(record.id)
+        return LocalTurn(record.id, self.new_log(record)) if to_local is None else to_local(record)
 
     def _new_turn(
         self, core: SessionCore, message: str, options: AskOptions, background: bool, caller: Caller | None
