@@ -161,9 +161,12 @@ async def _read(
                         second, notices = now, 0
                     notices += 1
                     if notices > _MOST_NOTICES:
+                        await asyncio.sleep(0)
                         continue
                 if message := _parsed(launch.server, line, rubbish):
                     await to_session.send(message)
+                else:
+                    await asyncio.sleep(0)  # a server that prints a lot does not hold up everything else
             del buffer[:start]
             if len(buffer) > launch.largest_message:
                 reason = (
@@ -228,25 +231,31 @@ async def _write(
 
 
 async def _log(server: str, stderr: asyncio.StreamReader, redact: Callable[[str], str]) -> None:
-    """Log what the server writes to its standard error, a line each, cut where it is long."""
+    """Log what the server writes to its standard error, a line each. Of a line that is long, its beginning."""
     limit = LogLimit(asyncio.get_running_loop().time)
-    while True:
-        try:
-            line = await stderr.readuntil(b"\n")
-        except asyncio.IncompleteReadError as rest:
-            line = rest.partial
-        except asyncio.LimitOverrunError as overrun:
-            line = await stderr.readexactly(min(overrun.consumed, _CHUNK) or 1)
-        except OSError:
-            return
-        if not line:
-            return
-        # Cut at last: the beginning of a secret is not known for one.
-        text = clean_line(redact(clean_line(line.decode("utf-8", "replace"), _CHUNK)), _LONGEST_STDERR_LINE)
-        before = limit.take() if text else None
-        if before is not None:
-            more = f" ({before} lines before it are left out)" if before else ""
-            log.info("MCP server %r: %s%s", server, text, more, extra=log_fields("mcp.stderr"))
+    rest, cut = b"", False
+    with contextlib.suppress(OSError):
+        while chunk := await stderr.read(_CHUNK):
+            *lines, rest = (rest + chunk).split(b"\n")
+            if lines and cut:
+                lines[0], cut = b"", False
+            if cut or len(rest) > _CHUNK:
+                lines, rest, cut = [*lines, b"" if cut else rest], b"", True
+            for line in lines:
+                _log_line(server, line, limit, redact)
+    _log_line(server, b"" if cut else rest, limit, redact)
+
+
+def _log_line(server: str, line: bytes, limit: LogLimit, redact: Callable[[str], str]) -> None:
+    # Before anything costs time: a server may write a line again and again.
+    before = limit.take() if line.strip() else None
+    if before is None:
+        return
+    # Cut at last: the beginning of a secret is not known for one.
+    text = clean_line(redact(clean_line(line.decode("utf-8", "replace"), _CHUNK)), _LONGEST_STDERR_LINE)
+    if text:
+        more = f" ({before} lines before it are left out)" if before else ""
+        log.info("MCP server %r: %s%s", server, text, more, extra=log_fields("mcp.stderr"))
 
 
 async def _stop(

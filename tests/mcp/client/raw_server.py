@@ -165,6 +165,14 @@ def call(id: Any, params: dict[str, Any]) -> None:
                 send({"method": "notifications/message", "params": line})
             sys.stderr.write("on stderr\n" * 2_000)
             sys.stderr.flush()
+        case "prints_blanks":
+            sys.stdout.write("\n" * 1_000_000)
+        case "complains":
+            sys.stderr.write("an error happened\n" * 500_000)
+            sys.stderr.flush()
+        case "complains_long":
+            sys.stderr.write("\0" * 20_000_000 + "\nthe next line\n")
+            sys.stderr.flush()
         case "asks_often":
             schema = {"type": "object", "properties": {"name": {"type": "string"}}}
             for number in range(200):

@@ -131,6 +131,21 @@ async def test_a_flood_of_rubbish_is_a_few_log_lines(opened, folder, caplog, loo
     assert 1 <= len(lines_logged) < 50
 
 
+@pytest.mark.promise("MCP-03")
+@pytest.mark.parametrize("behaviour", ["prints_blanks", "complains", "complains_long"])
+async def test_a_server_that_writes_without_end_does_not_hold_up_the_loop(
+    opened, folder, caplog, loop_watch, behaviour
+):
+    caplog.set_level(logging.INFO, "toolwright.mcp")
+    server = raw(folder, behaviour, env={"SERVICE_TOKEN": "of-a-service-1234"})
+    runtime = await opened(server)
+    loop_watch.restart()
+    assert (await call(runtime, "effect")).ok
+    said = [record.getMessage() for record in caplog.records if record.getMessage().startswith("MCP server")]
+    assert len(said) <= 200
+    assert ("MCP server 'plain': the next line" in said) == (behaviour == "complains_long")
+
+
 async def test_a_flood_of_log_messages_is_limited_and_each_is_one_line(opened, folder, caplog):
     caplog.set_level(logging.INFO, "toolwright.mcp")
     runtime = await opened(raw(folder, "logs"))
