@@ -51,16 +51,15 @@ class JournaledEffects:
         self._reading: asyncio.Task[list[Kept]] | None = None
         self._attempt = 1
         self._used: set[str] = set()
-        self._received: dict[str, int] = {}
-        self._asked: dict[str, int] = {}
-        self._receiving: set[str] = set()
+        self._signals: _Signals | None = None  # until it asks for one
 
     def begin_attempt(self, attempt: int) -> None:
         if attempt != self._attempt:
             self._attempt = attempt
             self._used.clear()
-            self._received.clear()
-            self._asked.clear()
+            if self._signals is not None:
+                self._signals.received.clear()
+                self._signals.asked.clear()
 
     # --- steps
 
@@ -165,18 +164,21 @@ class JournaledEffects:
     # --- signals
 
     async def receive(self, name: str, seconds: float | None, opened: Opened) -> bytes | None:
-        if name in self._receiving:
+        signals = self._signals
+        if signals is None:
+            signals = self._signals = _Signals()
+        if name in signals.waiting:
             raise ToolwrightError(
                 f"The call {self._call.call_id!r} waits for signal {name!r} already; receive one after the other"
             )
-        self._receiving.add(name)
+        signals.waiting.add(name)
         try:
-            return await self._receive(name, seconds, opened)
+            return await self._receive(signals, name, seconds, opened)
         finally:
-            self._receiving.discard(name)
+            signals.waiting.discard(name)
 
-    async def _receive(self, name: str, seconds: float | None, opened: Opened) -> bytes | None:
-        asked = self._asked[name] = self._asked.get(name, 0) + 1
+    async def _receive(self, signals: _Signals, name: str, seconds: float | None, opened: Opened) -> bytes | None:
+        asked = signals.asked[name] = signals.asked.get(name, 0) + 1
         effect = Effect(self._call, "receive", f"{name}:{asked}", jsonx.encode(seconds))
         kept = (await self._read()).get(effect.label)
         if kept is not None and kept.done:
@@ -188,17 +190,28 @@ class JournaledEffects:
         elif seconds is not None:
             deadline = self._controller.clock.now() + seconds
             await self._keep(effect, done=False, payload=jsonx.encode(deadline))
-        taken = self._received.get(name, 0)
+        taken = signals.received.get(name, 0)
         key = WaitKey(self._call, "signal", name)
         came = await self._controller.room.next_signal(key, taken, deadline, opened)
         if isinstance(came, bytes):
-            self._received[name] = taken + 1
+            signals.received[name] = taken + 1
             return came
         # Once given up, also when it is asked again after a crash.
         _result(
             await self._keep(effect, done=True, failure=None if came is None else failure_of(came, f"signal {name!r}"))
         )
         return None
+
+
+class _Signals:
+    """What a call asked for by `receive`, by the names of the signals."""
+
+    __slots__ = ("asked", "received", "waiting")
+
+    def __init__(self) -> None:
+        self.asked: dict[str, int] = {}
+        self.received: dict[str, int] = {}
+        self.waiting: set[str] = set()
 
 
 def _result(kept: Kept) -> bytes:

@@ -225,12 +225,20 @@ def _policy(
         raise ToolwrightError(
             f"The step {name!r} has on_crash {on_crash!r:.200}; use 'rerun', 'fail', 'ask' or a probe function"
         )
+    return functools.partial(_probe, call, name, on_crash, inputs, do, stops)
 
-    async def probe() -> bytes:
-        found = await _done(call, name, on_crash, inputs, stops)
-        return found if found != b"null" else await do()
 
-    return probe
+async def _probe(
+    call: ActiveCall,
+    name: str,
+    probe: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    do: Callable[[], Awaitable[bytes]],
+    stops: Stops,
+) -> bytes:
+    """Ask a function of the tool what a step that a crash cut off did; run the step if that is nothing."""
+    found = await _done(call, name, probe, inputs, stops)
+    return found if found != b"null" else await do()
 
 
 async def _ask(call: ActiveCall, name: str, began: float) -> Failure | None:
