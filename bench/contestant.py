@@ -7,6 +7,7 @@ deadline, and recorded; one subscriber takes every event. Owns that setup; does 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -134,10 +135,17 @@ async def open_contestant(
     store: str | Path | Store = ":memory:",
     sync: Literal["full", "normal"] = "full",
     telemetry: Tracing | None = None,
+    at_once: int | None = None,
 ) -> AsyncIterator[Contestant]:
-    """A runtime with these tools, the policy, and its watcher; in memory unless a file is named."""
+    """A runtime with these tools, the policy, and its watcher; in memory unless a file is named.
+
+    `at_once` is how many calls may run at once; without it, the default limits hold.
+    """
+    policy = POLICY
+    if at_once is not None:
+        policy = replace(POLICY, max_concurrency=at_once, session_concurrency=at_once, runtime_concurrency=at_once)
     async with Runtime.open(
-        store, tools=[*tools], policy=POLICY, sync=sync, model=TurnModel(), telemetry=telemetry
+        store, tools=[*tools], policy=policy, sync=sync, model=TurnModel(), telemetry=telemetry
     ) as runtime:
         watcher = Watcher(runtime)
         watching = asyncio.create_task(watcher.watch())

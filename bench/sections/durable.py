@@ -27,21 +27,24 @@ class Variant(NamedTuple):
     """One way to run: which kind of tool, and how safe is the file?
 
     A "default" tool may not simply run again after a crash; it is parallel, as the readonly one is. A "bare" tool says
-    nothing at all: its calls run one after the other.
+    nothing at all: its calls run one after the other. `unlimited` lets all calls of a batch run at once, as the peers
+    do; the others have the default limit of eight.
     """
 
     kind: Literal["readonly", "default", "bare"]
     sync: Literal["full", "normal"]
+    unlimited: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.kind} tool, sync {self.sync}"
+        return f"{self.kind} tool, sync {self.sync}{', all at once' if self.unlimited else ''}"
 
 
 JUDGED = Variant("readonly", "full")
 VARIANTS = (
     JUDGED,
     Variant("default", "full"),
+    Variant("default", "full", unlimited=True),
     Variant("bare", "full"),
     Variant("readonly", "normal"),
     Variant("default", "normal"),
@@ -95,7 +98,11 @@ def durable_name(calls: int, variant: Variant = JUDGED) -> str:
 async def measure(effort: Effort) -> dict[str, Any]:
     """Times first; then syncs, for counting them takes time."""
     times = {variant.name: await measure_times(variant, effort) for variant in VARIANTS}
-    syncs = {variant.name: await count_syncs(variant) for variant in VARIANTS if variant.sync == "full"}
+    syncs = {
+        variant.name: await count_syncs(variant)
+        for variant in VARIANTS
+        if variant.sync == "full" and not variant.unlimited
+    }
     return {"times": times, "syncs": syncs}
 
 
@@ -106,7 +113,9 @@ async def measure_times(variant: Variant, effort: Effort) -> list[dict[str, Any]
     pairings = []
     for size in SIZES:
         with new_file() as file:
-            async with open_contestant(tools_of(variant), file, variant.sync) as contestant:
+            async with open_contestant(
+                tools_of(variant), file, variant.sync, at_once=size if variant.unlimited else None
+            ) as contestant:
                 pairings.append(await pair(bare_gather(size), contestant.subject(size), effort))
     return [pairing.to_json() for pairing in pairings]
 

@@ -24,18 +24,26 @@ COUNTED_BATCHES = 9
 
 
 class Variant(NamedTuple):
-    """Which tool: a step of it may simply run again if the tool may."""
+    """Which tool, and how many of its calls run at once: eight, which is the default, or all.
+
+    A step of a tool may simply run again if the tool may.
+    """
 
     name: str
     readonly: bool
+    at_once: int | None = None
 
 
-JUDGED = Variant("readonly tool", readonly=True)
-VARIANTS = (JUDGED, Variant("default tool", readonly=False))
+VARIANTS = (
+    Variant("readonly tool", readonly=True),
+    Variant("readonly tool, all at once", readonly=True, at_once=DURABLE_SIZE),
+    Variant("default tool", readonly=False),
+    Variant("default tool, all at once", readonly=False, at_once=DURABLE_SIZE),
+)
 
 
 def section(quick: bool, earlier: Mapping[str, Report]) -> Report:
-    """Both kinds of steps, and beside DBOS and LangGraph those that may run again."""
+    """Both kinds of steps, with eight calls and with all at once; those that may run again also beside the peers."""
     about = f"one step in each of {DURABLE_SIZE} calls, on a file with sync full, beside a bare asyncio.gather"
     try:
         found = run_probe("bench.sections.steps", quick=quick)
@@ -49,10 +57,14 @@ def section(quick: bool, earlier: Mapping[str, Report]) -> Report:
         lines.append(
             Line(f"… commits for {DURABLE_SIZE}", statistics.median(found["commits"][variant.name]), "commits")
         )
-    return Report("steps", about, [*lines, *peer_lines(earlier.get("durable-peers"), pairings[JUDGED.name].ratio)])
+    peers = earlier.get("durable-peers")
+    for variant in VARIANTS:
+        if variant.readonly:
+            lines += peer_lines(peers, variant.name, pairings[variant.name].ratio)
+    return Report("steps", about, lines)
 
 
-def peer_lines(peers: Report | None, mine: Spread) -> list[Line]:
+def peer_lines(peers: Report | None, name: str, mine: Spread) -> list[Line]:
     """How many times cheaper a call with a step is than a step of each durable peer, by the report of
     `durable-peers`."""
     lines: list[Line] = []
@@ -62,7 +74,7 @@ def peer_lines(peers: Report | None, mine: Spread) -> list[Line]:
             if line.name.startswith(peer.title) and line.unit == "ms/step" and line.ratio is not None:
                 detail = {"toolwright": mine.median, "peer": line.ratio.median}
                 ratio = divide(line.ratio, mine)
-                lines.append(Line(f"{line.name} / toolwright", ratio=ratio, target=target, detail=detail))
+                lines.append(Line(f"{line.name} / toolwright, {name}", ratio=ratio, target=target, detail=detail))
     return lines
 
 
@@ -95,7 +107,7 @@ async def measure_variant(variant: Variant, effort: Effort) -> tuple[dict[str, A
     counts: list[int] = []
     with new_file() as file:
         store = SqliteStore(file)
-        async with open_contestant([echo, add], store) as contestant:
+        async with open_contestant([echo, add], store, at_once=variant.at_once) as contestant:
             subject = contestant.subject(DURABLE_SIZE)
             pairing = await pair(bare_gather(DURABLE_SIZE), subject, effort)
             for _ in range(COUNTED_BATCHES):
