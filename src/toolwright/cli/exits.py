@@ -3,15 +3,16 @@
 | code | meaning                                                                  |
 |------|--------------------------------------------------------------------------|
 | 0    | every call succeeded, or the command did its work                        |
-| 1    | a call, run or turn failed, was cancelled, or waits for something        |
+| 1    | a call, run or turn failed or was cancelled, or a call of a batch waits  |
+|      | for something                                                            |
 | 2    | the command was used wrongly, its input is bad, or tools, a store or a   |
 |      | key cannot be used                                                       |
 | 3    | somebody else decided or resolved it first; nothing was changed          |
 | 4    | the store is damaged                                                     |
-| 5    | the run or turn is not finished yet                                      |
+| 5    | the run or turn has not finished yet                                     |
 | 70   | toolwright itself failed; the traceback is on stderr                     |
 | 130  | interrupted by Ctrl-C; the results until then were printed               |
-| 141  | the reader of the output closed it                                       |
+| 141  | the program that reads the output has closed it                          |
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ UNREAD = 141
 
 MEANINGS = {
     SUCCEEDED: "every call succeeded, or the command did its work",
-    FAILED: "a call, run or turn failed, was cancelled, or waits for something",
+    FAILED: "a call, run or turn failed or was cancelled, or a call of a batch waits for something",
     BAD_INPUT: "wrong usage, bad input, or tools, a store or a key that cannot be used",
     OUTRUN: "somebody else decided or resolved it first",
     DAMAGED: "the store is damaged",
-    UNFINISHED: "the run or turn is not finished yet",
+    UNFINISHED: "the run or turn has not finished yet",
     BROKEN: "toolwright itself failed",
     INTERRUPTED: "interrupted by Ctrl-C",
-    UNREAD: "the reader of the output went away",
+    UNREAD: "the program that reads the output has closed it",
 }
 
 
