@@ -17,7 +17,7 @@ SHOWN = {
     for page in (ROOT / "docs" / "reference").glob("*.md")
     for name in re.findall(r"^::: (\S+)", page.read_text(encoding="utf-8"), re.M)
 }
-ALSO_PUBLIC = ("builtin", "drivers", "providers", "stores", "testing", "testing.conformance")
+ALSO_PUBLIC = ("builtin", "drivers", "http", "providers", "stores", "testing", "testing.conformance")
 BY_FIELD = [ToolOptions, Policy, Rule, RetryPolicy, Hints, ToolDefinition, ToolOutcome]
 
 

@@ -6,14 +6,34 @@ from typing import TYPE_CHECKING
 from toolwright.extras import require_extra
 
 if TYPE_CHECKING:
+    from toolwright.http.access.caller import Authenticate, Caller, Scope
+    from toolwright.http.access.limits import Limits
+    from toolwright.http.access.refusals import TooManyRequests, Unauthenticated, WrongOrigin
     from toolwright.http.service import Service, create_app
 
 _HOMES = {
+    "Authenticate": "toolwright.http.access.caller",
+    "Caller": "toolwright.http.access.caller",
+    "Limits": "toolwright.http.access.limits",
+    "Scope": "toolwright.http.access.caller",
     "Service": "toolwright.http.service",
+    "TooManyRequests": "toolwright.http.access.refusals",
+    "Unauthenticated": "toolwright.http.access.refusals",
+    "WrongOrigin": "toolwright.http.access.refusals",
     "create_app": "toolwright.http.service",
 }
 
-__all__ = ["Service", "create_app"]
+__all__ = [
+    "Authenticate",
+    "Caller",
+    "Limits",
+    "Scope",
+    "Service",
+    "TooManyRequests",
+    "Unauthenticated",
+    "WrongOrigin",
+    "create_app",
+]
 
 
 def __getattr__(name: str) -> object:
