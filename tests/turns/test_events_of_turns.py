@@ -12,9 +12,9 @@ from toolwright import ToolCall, ToolContext, tool
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.turns import EventChunk
 from toolwright.stores.sql.sessions.turns import SqlTurnStore
-from toolwright.testing import ScriptedModel
+from toolwright.testing import FunctionModel, ScriptedModel
 from toolwright.tools.model import ModelAnswer, ModelRequest, TextDelta
-from toolwright.tools.turn_protocols import TurnEvent
+from toolwright.tools.turn_protocols import TurnClient, TurnEvent
 
 HALF = "a \udc00 b"
 """Text that has no form in UTF-8, such as a file name that `os.fsdecode` gave."""
@@ -140,3 +140,29 @@ async def test_a_follower_that_falls_far_behind_sees_the_end_and_all_that_is_sti
         assert len(late) > 19_000
     else:
         assert numbers == [event.number for event in late] == list(range(1, Talkative.pieces + 4))
+
+
+@pytest.mark.promise("TURN-07")
+async def test_following_a_queued_turn_ends_when_another_program_cancels_it(file, open_runtime):
+    begun, leave = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: ModelRequest) -> str:
+        begun.set()
+        await leave.wait()
+        return "Done."
+
+    here = await open_runtime(file, model=FunctionModel(answer))
+    there = await open_runtime(file, model=FunctionModel(answer))
+    async with fail_after(20):
+        first = await there.session("s").start_turn("One.")
+        await begun.wait()
+        queued = await here.session("s").start_turn("Two.")
+        following = asyncio.ensure_future(_kinds(queued))
+        assert await (await there.turn(queued.id)).cancel()
+        assert await following == []
+        leave.set()
+        assert (await first).text == "Done."
+
+
+async def _kinds(turn: TurnClient) -> list[str]:
+    return [event.kind async for event in turn.follow()]

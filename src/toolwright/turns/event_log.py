@@ -40,7 +40,7 @@ class TurnLog:
         """The number of the last event."""
         self.ended = False
         self.left = False
-        """True while the turn waits and this process has left it: only the store has its next events."""
+        """True while only the store has its next events: this process left it while it waits, or another one had it."""
         self.stored = stored
         self._clock = clock
         self._events: deque[tuple[int, float, str, Source]] = deque()

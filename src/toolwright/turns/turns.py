@@ -407,6 +407,7 @@ class SessionTurns:
             if record is not None and record.state in ENDED:
                 local.outcome = read_outcome(record)
                 del self._local[local.id]
+                local.log.leave()  # what that process told is in the store
                 local.tell()
 
     def _fail(self, error: ToolwrightError) -> None:
