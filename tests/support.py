@@ -1,6 +1,7 @@
 """What many tests lean on. Owns bounded waiting, and exceptions that are hard to report; does not own fixtures."""
 
 import asyncio
+import gc
 import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -45,6 +46,12 @@ async def until(condition: Callable[[], Any], seconds: float = 20) -> Any:
             if found:
                 return found
             await asyncio.sleep(0.005)
+
+
+def in_memory(kind: type) -> int:
+    """How many objects of a type there are. Proxies that the sandbox of Temporal leaves behind refuse `isinstance`."""
+    gc.collect()
+    return sum(type(each) is kind for each in gc.get_objects())
 
 
 class Unspeakable(Exception):

@@ -1,13 +1,12 @@
 """What stays of runs: sessions that are deleted or exported with them, and what may go when it is old."""
 
 import asyncio
-import gc
 from pathlib import Path
 
 import pytest
 
 from tests.background.conftest import Stage
-from tests.support import until
+from tests.support import in_memory, until
 from toolwright import App, Runtime, ToolContext, tool
 from toolwright.errors import RunError, ServiceError
 from toolwright.session.core import SessionCore
@@ -188,11 +187,6 @@ async def test_what_an_active_run_did_stays_however_old(stage: Stage, file: Path
     assert did == ["inner"]
 
 
-def sessions_in_memory() -> int:
-    gc.collect()
-    return sum(isinstance(each, SessionCore) for each in gc.get_objects())
-
-
 @pytest.mark.promise("PROC-04", "TURN-08")
 @pytest.mark.parametrize("what", ["runs", "turns"])
 async def test_a_worker_does_not_keep_the_sessions_that_it_worked_for_in_memory(file: Path, what: str):
@@ -205,12 +199,12 @@ async def test_a_worker_does_not_keep_the_sessions_that_it_worked_for_in_memory(
             else:
                 await session.start_turn("Go.", background=True)
     del starter, session
-    before = sessions_in_memory()
+    before = in_memory(SessionCore)
     async with app.open(file, worker=True) as runtime:
         assert runtime.worker is not None
         counts = runtime.worker.counts
         await until(lambda: counts.by_action["completed"] + counts.turns_by_action["answered"] == 30)
-        await until(lambda: sessions_in_memory() - before < 10)
+        await until(lambda: in_memory(SessionCore) - before < 10)
 
 
 @pytest.mark.promise("PROC-10")
@@ -219,7 +213,7 @@ async def test_a_program_does_not_keep_the_sessions_whose_runs_it_starts_by_trig
         for number in range(30):
             await other.session(f"s{number}").on("topic", "echo")
     del other
-    before = sessions_in_memory()
+    before = in_memory(SessionCore)
     async with Runtime.open(file, tools=[echo], worker=False) as runtime:
         assert len(await runtime.occur("topic")) == 30
-        assert sessions_in_memory() - before < 10
+        assert in_memory(SessionCore) - before < 10

@@ -2,12 +2,11 @@
 
 import asyncio
 import base64
-import gc
 
 import pytest
 
 from tests.effects.watching import waiting
-from tests.support import fail_after
+from tests.support import fail_after, in_memory
 from toolwright import KeyRefused, Pending, Runtime, ToolCall, ToolContext, ToolError, ToolwrightError, tool
 from toolwright.effects.memory import MemoryStore
 from toolwright.effects.waiting_room import Watcher
@@ -630,8 +629,7 @@ async def test_waits_that_were_resolved_long_before_their_deadline_leave_no_alar
         again = runtime.session("s").start_batch(more)
         for _ in more:
             await waiting(events)
-        gc.collect()
-        alarms = sum(isinstance(each, Watcher) for each in gc.get_objects())
+        alarms = in_memory(Watcher)
         for key in (keys[0], *keys[len(days) :]):
             await runtime.resolve(key, None)
         await batch

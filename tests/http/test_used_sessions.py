@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 
 import pytest
 
 from tests.http.client import opened
-from tests.support import fail_after, until
+from tests.support import fail_after, in_memory, until
 from toolwright import tool
 from toolwright.runtime import used_sessions
 from toolwright.session.core import SessionCore
@@ -26,17 +25,12 @@ async def book(city: str) -> str:
     return f"booked {city}"
 
 
-def sessions_in_memory() -> int:
-    gc.collect()
-    return sum(isinstance(each, SessionCore) for each in gc.get_objects())
-
-
 @pytest.mark.promise("HTTP-03", "HTTP-05")
 async def test_sessions_in_which_nothing_happens_do_not_stay_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(used_sessions, "MOST_SESSIONS", 5)
-    before = sessions_in_memory()
+    before = in_memory(SessionCore)
     async with fail_after(60), opened([look, book], tmp_path / "agent.db") as client:
         asked = {"calls": [{"id": "c", "name": "book", "arguments": {"city": "Oslo"}}]}
         waiting = await client.post("/v1/sessions/waits/batches", json=asked)
@@ -61,4 +55,4 @@ async def test_sessions_in_which_nothing_happens_do_not_stay_in_memory(
         assert (await client.get("/v1/sessions/s0/kv/k")).json()["value"] == 0
         ended = (await client.get("/v1/sessions/waits/calls/c")).json()
         assert ended["outcome"]["failure"]["code"] == "denied"
-        await until(lambda: sessions_in_memory() - before <= 6)  # a batch that ended is held for a moment
+        await until(lambda: in_memory(SessionCore) - before <= 6)  # a batch that ended is held for a moment

@@ -1,7 +1,6 @@
 """Calls of MCP clients: their results, errors, progress, cancellation and keys, at both revisions."""
 
 import asyncio
-import gc
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from mcp.client import InputRequiredRoundsExceededError
 from mcp.shared.exceptions import MCPError
 
 from tests.mcp.server.conftest import MODES, Connect
-from tests.support import fail_after, until
+from tests.support import fail_after, in_memory, until
 from toolwright import App, Policy, Rule, Runtime, ToolContext, tool
 from toolwright.mcp import per_connection, server
 from toolwright.runtime import used_sessions
@@ -345,16 +344,12 @@ async def test_sessions_of_connections_that_ended_do_not_stay_in_memory(
         """Keep a value."""
         await ctx.session.kv.set("value", value)
 
-    def in_memory() -> int:
-        gc.collect()
-        return sum(isinstance(each, SessionCore) for each in gc.get_objects())
-
     monkeypatch.setattr(used_sessions, "MOST_SESSIONS", 5)
-    before = in_memory()
+    before = in_memory(SessionCore)
     async with fail_after(30), Runtime.open(tmp_path / "mcp.db", tools=[keep]) as runtime:
         served = server(runtime, session=per_connection)
         for number in range(20):
             async with Client(served, mode="legacy") as client:
                 assert not (await client.call_tool("keep", {"value": str(number)})).is_error
-        await until(lambda: in_memory() - before <= 6)
+        await until(lambda: in_memory(SessionCore) - before <= 6)
         assert len(await runtime.sessions()) == 20
