@@ -217,3 +217,26 @@ async def test_a_program_does_not_keep_the_sessions_whose_runs_it_starts_by_trig
     async with Runtime.open(file, tools=[echo], worker=False) as runtime:
         assert len(await runtime.occur("topic")) == 30
         assert in_memory(SessionCore) - before < 10
+
+
+@pytest.mark.promise("PROC-09")
+async def test_a_program_does_not_keep_the_sessions_whose_runs_it_cancels_in_memory(stage: Stage, file: Path):
+    @tool(supports_background=True, approval="required")
+    async def wipe() -> str:
+        return "wiped"
+
+    first = await stage.open(file, wipe)
+    runs = [await first.session(f"s{number}").spawn("wipe") for number in range(20)]
+
+    async def all_wait() -> bool:
+        return len(await first.approvals()) == len(runs)
+
+    await stage.until_so(all_wait)
+    await stage.close(first)
+    before = in_memory(SessionCore)
+    second = await stage.open(file, wipe, worker=False)
+    for each in runs:
+        run = await second.run(each.id)
+        assert run.status == "queued"
+        assert await run.cancel()
+    assert in_memory(SessionCore) - before < 10

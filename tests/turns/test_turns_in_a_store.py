@@ -7,9 +7,10 @@ from typing import Any
 import apsw
 import pytest
 
-from tests.support import fail_after
+from tests.support import fail_after, in_memory, until
 from toolwright import App, Runtime, ToolCall, tool
 from toolwright.errors import ServiceError
+from toolwright.session.core import SessionCore
 from toolwright.stores import check, prune, stats
 from toolwright.stores.contracts.inspection import Pruned
 from toolwright.testing import FakeClock, FunctionModel, ScriptedModel
@@ -294,3 +295,26 @@ async def test_the_messages_of_turns_are_there_for_everybody_who_asks_later(plac
         assert found[4].content == "by hand"
         counts = {info.id: info.usage["messages"].entries for info in await runtime.sessions()}
     assert counts == {"s": 7, "t": 2, "u": 2}
+
+
+@pytest.mark.promise("TURN-05", "HTTP-05")
+@pytest.mark.parametrize("what", ["read", "steered"])
+async def test_a_program_does_not_keep_the_sessions_in_memory_whose_turns_it_finds_by_their_ids(file, what):
+    app = App(model=FunctionModel(lambda request: "Done."))
+    async with app.open(file, worker=False) as runtime:
+        ids = [(await runtime.session(f"s{number}").ask("Go.")).turn_id for number in range(20)]
+    del runtime
+    before = in_memory(SessionCore)
+    async with fail_after(20), app.open(file, worker=False) as runtime:
+        for id in ids:
+            turn = await runtime.turn(id)
+            if what == "read":
+                assert (await turn).text == "Done."
+            else:
+                await turn.steer("Again.", when="next_turn")
+
+        async def all_answered() -> bool:
+            return all(info.state == "answered" for info in await runtime.turns())
+
+        await until(all_answered)
+        await until(lambda: in_memory(SessionCore) - before < 10)

@@ -31,7 +31,7 @@ from toolwright.events import AnyEvent, CallFinished
 from toolwright.log_fields import log_fields
 from toolwright.session.core import SessionCore
 from toolwright.session.services.spilled_outputs import save_output
-from toolwright.stores.contracts.journal import CallKey, Ended, Entry
+from toolwright.stores.contracts.journal import CallKey, Ended, Entry, JournalStore
 from toolwright.stores.contracts.sessions import NewMessage
 from toolwright.stores.contracts.turns import TURN_SCOPE, Advance, TurnRecord, TurnSteered, TurnStore
 from toolwright.stores.contracts.waits import WaitKey
@@ -922,7 +922,8 @@ class TurnRun:
             await self._write("failed", outcome)
         self._log.end()
         if self._resumed:
-            outcome = replace(outcome, calls=await outcomes_of(self._core, self._setting.store, self.id))
+            journal, store = self._core.shared.effects.journal, self._setting.store
+            outcome = replace(outcome, calls=await outcomes_of(journal, store, self._core.id, self.id))
         return outcome
 
     def _outcome(self, status: TurnStatus, **told: Any) -> TurnOutcome:
@@ -995,11 +996,11 @@ async def history(store: TurnStore, session: str) -> list[Message]:
         after = messages[-1].number
 
 
-async def outcomes_of(core: SessionCore, store: TurnStore, turn: str) -> tuple[ToolOutcome, ...]:
+async def outcomes_of(journal: JournalStore, store: TurnStore, session: str, turn: str) -> tuple[ToolOutcome, ...]:
     """The outcomes of all calls of a turn, from the journal; those that were pruned there as the model read them."""
-    told = stored.results_of(turn, await history(store, core.id))
-    keys = [CallKey(core.id, f"{TURN_SCOPE}{turn}/{step}", outcome.call_id) for step, outcome in told]
-    entries = await core.shared.effects.journal.begin((), keys) if keys else []
+    told = stored.results_of(turn, await history(store, session))
+    keys = [CallKey(session, f"{TURN_SCOPE}{turn}/{step}", outcome.call_id) for step, outcome in told]
+    entries = await journal.begin((), keys) if keys else []
     return tuple(
         outcome if entry is None or entry.outcome is None else entry.outcome
         for (_, outcome), entry in zip(told, entries, strict=True)

@@ -1303,8 +1303,8 @@ class Turn:
             if local is None:
                 record = await self._record()
                 if record.state in ENDED:
-                    core = turns.sessions().core(self.session_id)
-                    return replace(read_outcome(record), calls=await outcomes_of(core, turns.store, self.id))
+                    calls = await outcomes_of(turns.shared.effects.journal, turns.store, self.session_id, self.id)
+                    return replace(read_outcome(record), calls=calls)
                 if record.state == "waiting" and not to_the_end:
                     return waiting_outcome(record)
                 bell = bell or bells.enter_context(turns.bell(self.id))
@@ -1398,7 +1398,7 @@ class Turn:
         if not isinstance(message, str) or not message.strip() or len(message) > LONGEST_MESSAGE:
             raise TurnError(f"The message {message!r:.200} is not usable; use text that is not empty")
         if when == "next_turn":
-            await self._turns.start(self._turns.sessions().open(self.session_id), message, {})
+            await self._turns.start(self._turns.sessions().core(self.session_id), message, {})
         elif when == "next_model_call":
             if not await self._turns.store.steer(self.id, encodable(message), self._turns.clock.now()):
                 raise TurnError(f"The turn {self.id!r} has ended; ask the session instead", "ended")
