@@ -16,9 +16,12 @@ from langgraph.prebuilt import tools_condition
 from langgraph.types import Command
 
 from tests.adapters.langgraph_models import Scripted, asks
-from tests.support import fail_after
+from tests.support import fail_after, in_memory, until
 from toolwright import Image, Pending, Runtime, ToolContext, ToolError, ToolwrightError, tool
+from toolwright.adapters import langgraph_calls
 from toolwright.adapters.langchain import ToolwrightMiddleware, ToolwrightNode
+from toolwright.runtime import used_sessions
+from toolwright.session.core import SessionCore
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 PIXEL = base64.b64encode(b"\x89PNG pixels").decode()
@@ -310,6 +313,19 @@ async def test_with_a_runtime_each_thread_has_the_session_of_its_id(open_runtime
     alone: Any = create_agent(Scripted(answers=[]), middleware=[ToolwrightMiddleware(runtime)])
     with pytest.raises(ToolwrightError, match="thread_id"):
         await alone.ainvoke(HELLO)
+
+
+@pytest.mark.promise("ADP-02")
+async def test_with_a_runtime_the_sessions_of_all_threads_do_not_stay_in_memory(open_runtime, file, monkeypatch):
+    for module, name in ((used_sessions, "MOST_SESSIONS"), (langgraph_calls, "MOST_THREADS")):
+        monkeypatch.setattr(module, name, 3)
+    runtime = await open_runtime(file, add)
+    agent, before = agent_of(runtime, asks(("1", "add", {"a": 1, "b": 2}))), in_memory(SessionCore)
+    async with fail_after(30):
+        for number in range(20):
+            await agent.ainvoke(HELLO, {"configurable": {"thread_id": f"t{number}"}})
+        await until(lambda: in_memory(SessionCore) - before < 10)
+    assert len({record.session for record in runtime.log}) == 20
 
 
 @pytest.mark.promise("ADP-05")

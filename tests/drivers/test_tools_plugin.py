@@ -15,9 +15,11 @@ from temporalio.exceptions import CancelledError
 from temporalio.worker import Worker
 
 from tests.drivers.temporal_server import TemporalServer
-from tests.support import until
+from tests.support import in_memory, until
 from toolwright import App, Runtime, ToolCall, ToolwrightError, tool
 from toolwright.adapters.temporal import ToolAnswer, ToolsPlugin, call_tools
+from toolwright.runtime import used_sessions
+from toolwright.session.core import SessionCore
 
 PATIENCE = 90.0
 
@@ -98,6 +100,33 @@ async def test_a_cancelled_workflow_cancels_its_calls(client: Client, file: Path
                 await handle.result()
             await stopped.wait()
     assert isinstance(failed.value.cause, CancelledError)
+
+
+@workflow.defn
+class OneCall:
+    @workflow.run
+    async def run(self) -> list[ToolAnswer]:
+        return await call_tools([ToolCall("look", {"key": "k"}, "c")], heartbeat=2.0)
+
+
+@pytest.mark.promise("ENG-04")
+async def test_a_worker_does_not_keep_the_sessions_of_all_workflows_in_memory(
+    client: Client, file: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(used_sessions, "MOST_SESSIONS", 3)
+
+    @tool(readonly=True)
+    async def look(key: str) -> str:
+        """Look."""
+        return key
+
+    queue, before = uuid4().hex, in_memory(SessionCore)
+    async with Worker(client, task_queue=queue, workflows=[OneCall], plugins=[ToolsPlugin(App(tools=[look]), file)]):
+        for _ in range(12):
+            running = client.execute_workflow(OneCall.run, id=uuid4().hex, task_queue=queue)
+            (answer,) = await asyncio.wait_for(running, PATIENCE)
+            assert answer.ok
+        await until(lambda: in_memory(SessionCore) - before < 8)
 
 
 def test_the_plugin_refuses_a_store_that_no_other_worker_can_open():

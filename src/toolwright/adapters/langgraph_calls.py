@@ -23,6 +23,7 @@ from toolwright.blocking import BlockingPortal
 from toolwright.errors import ToolwrightError
 from toolwright.ids import new_id
 from toolwright.runtime.runtime import Runtime
+from toolwright.runtime.used_sessions import used_session
 from toolwright.session.session import Session
 from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import ToolDefinition
@@ -133,7 +134,7 @@ class _Sessions:
             )
         here = self._threads.pop(str(thread), None)
         if here is None:
-            session = self._runtime.session(str(thread))
+            session = used_session(self._runtime, str(thread))
             here = _Here(session, OpenAnswers(session))
             while len(self._threads) >= MOST_THREADS:
                 self._threads.pop(next(iter(self._threads)))

@@ -158,11 +158,13 @@ class ToolsPlugin(SimplePlugin):
 
     @activity.defn(name=CALL_TOOLS)
     async def _call_tools(self, request: ToolRequest) -> list[ToolAnswer]:
+        from toolwright.runtime.used_sessions import used_session
+
         if self._runtime is None:
             raise _again("The app of this worker is not open")
         calls = [ToolCall(**fields) for fields in request.calls]
         try:
-            batch = self._runtime.session(request.session).start_batch(calls, scope=request.scope)
+            batch = used_session(self._runtime, request.session).start_batch(calls, scope=request.scope)
         except ToolwrightError as error:  # such as the id of another call
             raise ApplicationError(f"{error!s:.1000}", type=type(error).__name__, non_retryable=True) from None
         try:
