@@ -119,15 +119,18 @@ def decode(data: bytes | bytearray | memoryview | str, *, type: object = Any) ->
 
 _ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 _LOW_HALF = re.compile(rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_MOST_SEARCHED = 256 * 1024
+"""The bytes of a text that are searched for half of a character: they take tens of milliseconds."""
 
 
 def lone_surrogate(data: bytes) -> tuple[str, int] | None:
     """The escape of half a character at which this text cannot be read, and its place; None if that has another cause.
 
-    Such an escape has no other half beside it, and the text breaks elsewhere, or nowhere, without it.
+    Such an escape has no other half beside it, and the text breaks elsewhere, or nowhere, without it. The rest of a long
+    text is not searched.
     """
     place = 0
-    while (found := _ESCAPE.search(data, place)) is not None:
+    while (found := _ESCAPE.search(data, place, _MOST_SEARCHED)) is not None:
         place = found.end()
         if not found[1]:
             continue  # another escape, such as that of a backslash

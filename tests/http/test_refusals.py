@@ -101,6 +101,10 @@ async def test_half_of_a_character_is_named_as_such(path: str, text: str, half: 
         for other in (rb'{"a": "\\ud83d", }', rb'{"a": tru, "b": "\ud83d"}'):
             broken = await client.post(f"/v1/sessions/s/{path}", content=other)
             assert "half" not in broken.json()["detail"]
+        # The search for it is bounded: a client could hold up the server with a body of nothing but escapes.
+        far = await client.post("/v1/sessions/s/messages", content=rb'{"content":"%s\ud83d"}' % (rb"\u00e9" * 100_000))
+        assert far.status_code == 400
+        assert "The body is not JSON" in far.json()["detail"]
 
 
 @pytest.mark.promise("HTTP-01")
