@@ -50,7 +50,8 @@ class InBundles(InFile):
         begin = store.journal.begin
 
         def begin_rerun(intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> Awaitable[Begun]:
-            return begin([replace(intent, rerun=True) for intent in intents], refused)
+            # Only of a call that may not run again is a start written with its intent.
+            return begin([replace(intent, rerun=intent.starts_at is None) for intent in intents], refused)
 
         store.journal.begin = begin_rerun  # type: ignore[method-assign]
         return store

@@ -240,6 +240,31 @@ async def test_a_call_that_is_recovered_waits_for_calls_of_other_owners(place):
     assert floor.story[-4:] == ["a in", "a out", "left in", "left out"]
 
 
+@pytest.mark.promise("EFF-04", "EFF-05", "ENG-03")
+@pytest.mark.parametrize("other", ["alive", "gone"])
+async def test_a_call_that_began_beside_a_call_of_another_owner_is_known_to_have_begun(place, other):
+    async with fail_after(30):
+        here, floor = await place.open(), place.floor
+        gone = [Runtime.open(place.store, tools=place.tools()) for _ in range(2)]
+        first, second = [await runtime.__aenter__() for runtime in gone]
+        batches = [(here if other == "alive" else first).session("s").start_batch([call("a", "book", name="ann")])]
+        await floor.has("a")
+        if other == "gone":
+            await gone[0].__aexit__(None, None, None)  # its call is cut off, and continued by nobody
+            await floor.has()
+        batches.append(second.session("s").start_batch([call("b", "book", name="bob")]))
+        await until(lambda: "b" in floor.inside)
+        await gone[1].__aexit__(None, None, None)
+        floor.let_go("a", "b")
+        (again,) = await here.session("s").run_batch([call("b", "book", name="bob")])
+        await asyncio.wait([asyncio.ensure_future(batch.wait()) for batch in batches])
+        if other == "alive":
+            await gone[0].__aexit__(None, None, None)
+    assert again.failure is not None
+    assert again.failure.code == "interrupted"
+    assert floor.story.count("b in") == 1
+
+
 @pytest.mark.promise("ENG-03", "RUN-09")
 async def test_a_record_names_the_call_of_another_owner_that_it_waited_for(place):
     async with fail_after(20):

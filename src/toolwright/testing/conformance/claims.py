@@ -124,6 +124,17 @@ async def no_call_is_marked_as_started_beside_calls_of_others(database: Database
     assert found["b"] is None  # it may have to wait for the other
 
 
+async def a_call_that_nobody_was_before_is_marked_as_started(database: Database) -> None:
+    first, second, third = await database.open(), await database.open(), await database.open()
+    starting = [replace(intent(call(name)), claims="held", starts_at=101.0) for name in ("a", "b")]
+    await first.journal.begin(starting[:1])
+    await database.kill(first)
+    assert (await second.journal.begin(starting[1:])).others == []  # a call of the dead keeps nobody waiting
+    await database.kill(second)
+    found = {entry.intent.key.call_id: entry.started_at for entry in await third.journal.unfinished()}
+    assert found["b"] == 101.0  # its owner was told so, and wrote no start of its own
+
+
 async def of_two_that_begin_at_once_one_comes_first(database: Database) -> None:
     first, second = await database.open(), await database.open()
     for number in range(20):
@@ -154,6 +165,7 @@ CLAIMS = cases(
     calls_take_other_claims_behind_all_that_are_there,
     the_claims_of_many_calls_are_found_while_some_of_them_end,
     no_call_is_marked_as_started_beside_calls_of_others,
+    a_call_that_nobody_was_before_is_marked_as_started,
     of_two_that_begin_at_once_one_comes_first,
     of_two_that_take_claims_at_once_one_comes_first,
 )

@@ -230,6 +230,9 @@ class SqlJournalStore:
             written = batch.attempt(connection)
             others = [] if written == "alone" else self._others(connection, batch.sessions, batch.are_parallel)
             are_new = written != "known"
+            if written == "beside others" and not others:
+                # They are dead, or have ended since: this owner is told of none, and takes the calls for marked.
+                batch.mark_starts(connection)
         else:
             others = self._others(connection, batch.sessions, batch.are_parallel)
             are_new = batch.write_if_new(connection, others)
@@ -605,6 +608,12 @@ class _BatchToBegin:
         except connection.conflict:
             return False
         return True
+
+    def mark_starts(self, connection: Connection) -> None:
+        """Mark the calls as started that start with their intents, which are written without that."""
+        starts = [(intent.key, intent.starts_at) for intent in self.intents if intent.starts_at is not None]
+        connection.executemany(_START, [(at, *key, self.owner) for key, at in starts])
+        _note_starts(connection, starts)
 
     def write(self, connection: Connection, intents: Sequence[Intent], others: Sequence[Holder]) -> None:
         """Write some of the intents in a row for each. None of the calls starts while others may be before it."""
