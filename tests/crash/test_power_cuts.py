@@ -16,7 +16,9 @@ import pytest
 from tests.crash.disk import Disk, RecordingVFS, Step
 from tests.support import fail_after
 from toolwright import Policy, Runtime, ToolCall, tool
-from toolwright.stores.contracts.journal import CallKey, Intent
+from toolwright.errors import StoreError
+from toolwright.stores.contracts.journal import NOT_ALL, CallKey, Intent
+from toolwright.stores.sql.calls.journal import SqlJournalStore
 from toolwright.stores.sqlite.core import writer
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.tools.model import ModelRequest
@@ -60,7 +62,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield Path(made)
 
 
-async def work(vfs: RecordingVFS, path: Path, sync, name: str) -> None:
+async def work(vfs: RecordingVFS, path: Path, sync, name: str, **options: Any) -> None:
     """Open a store, recover what is there, run calls, and close it; mark what the world sees."""
 
     @tool
@@ -74,7 +76,7 @@ async def work(vfs: RecordingVFS, path: Path, sync, name: str) -> None:
         return f"content of {key}"
 
     store = SqliteStore(path, sync=sync, vfs=vfs.vfs_name)
-    async with fail_after(30), Runtime.open(store, tools=[pay, read]) as runtime:
+    async with fail_after(30), Runtime.open(store, tools=[pay, read], **options) as runtime:
         for one in await runtime.recover():
             vfs.mark(("told", one.call_id, (one.outcome.status, one.outcome.value)))
 
@@ -86,10 +88,15 @@ async def work(vfs: RecordingVFS, path: Path, sync, name: str) -> None:
                     ToolCall(id=key, name="read" if place < reads else "pay", arguments={"key": key})
                     for place, key in enumerate(keys)
                 ]
-                for outcome in await runtime.session(session).run_batch(calls):
-                    vfs.mark(("told", outcome.call_id, (outcome.status, outcome.value)))
+                await run(session, calls)
+
+        async def run(session: str, calls: list[ToolCall]) -> None:
+            for outcome in await runtime.session(session).run_batch(calls):
+                vfs.mark(("told", outcome.call_id, (outcome.status, outcome.value)))
 
         await asyncio.gather(talk("a"), talk("b"))
+        # Nothing else is written with the intent of this one, which says that it starts.
+        await run("a", [ToolCall(id=f"{name}.last", name="pay", arguments={"key": f"{name}.last"})])
 
 
 def cuts(steps: list[Step], seed: int, before: Cut | None = None, *, lies: bool = False) -> Iterator[Cut]:
@@ -194,7 +201,7 @@ async def test_a_power_cut_at_any_step_loses_nothing_that_was_acknowledged(vfs, 
 
     assert sum(step.kind == "sync" for step in vfs.steps) > 50
     assert any(step.kind == "truncate" and step.name == "agent.db" for step in vfs.steps)  # it copied its log
-    assert len(made[-1].told) == 72
+    assert len(made[-1].told) == 74
 
 
 @pytest.mark.promise("EFF-08", "EFF-05")
@@ -211,6 +218,29 @@ async def test_a_power_cut_while_a_cut_is_recovered_loses_nothing_either(vfs, fo
         # Each payment was made once: by whom it began before the cut, or by recovery.
         payments = [*cut.ran, *(step.what[1] for step in vfs.steps if step.kind == "mark" and step.what[0] == "ran")]
         assert len(payments) == len(set(payments))
+
+
+@pytest.mark.promise("EFF-04", "EFF-08")
+@pytest.mark.parametrize("way", ["started with its intent", "queued after a hook", "each written alone"])
+async def test_what_was_acknowledged_is_safe_before_the_log_is_copied(vfs, folder, monkeypatch, way):
+    """Copying the log syncs it, and so would hide a commit that did not. After a hook, a call is queued when its intent
+    is written, and its start is a commit of its own; beside a call that another process has taken over, each start and
+    each outcome is written alone."""
+
+    async def refuse(journal: SqlJournalStore, calls: Any) -> None:
+        raise StoreError(NOT_ALL)
+
+    monkeypatch.setattr(writer, "CHECKPOINT", 1_000)
+    if way == "each written alone":
+        monkeypatch.setattr(SqlJournalStore, "start_all", refuse)
+        monkeypatch.setattr(SqlJournalStore, "finish_all", refuse)
+    hooks = [] if way == "started with its intent" else [lambda call: None]
+    await work(vfs, folder / "agent.db", "full", "only", before=hooks)
+    made = list(cuts(vfs.steps, 3))
+    back = PowerBack(folder / "after")
+    for cut in made:
+        back.check(cut)
+    assert len(made[-1].told) == 37
 
 
 @pytest.mark.promise("EFF-08")
