@@ -206,6 +206,36 @@ async def test_a_patient_call_that_is_cancelled_gives_back_what_was_kept_for_it(
     assert "patient" not in stage.entered
 
 
+@pytest.mark.promise("SCHED-04", "CANCEL-01")
+async def test_a_call_that_is_cancelled_while_it_waits_to_continue_leaves_its_place_to_the_next():
+    stage, clock = Stage(), FakeClock()
+
+    @tool(parallel=True)
+    async def work(ctx: ToolContext) -> str:
+        if ctx.call_id == "sleeper":
+            await ctx.sleep("night", 60)
+        return await stage.visit(ctx.call_id)
+
+    policy = Policy(session_concurrency=1, timeout=1000)
+    async with fail_after(20), Runtime.open(tools=[work], policy=policy, clock=clock) as runtime:
+        session = runtime.session("s")
+        sleeper = session.start_batch([call("sleeper", "work")])
+        await stage.settled()
+        others = [session.start_batch([call(id, "work")]) for id in ("a", "b")]
+        assert await stage.settled() == ["a"]
+        await clock.advance(61)
+        assert await stage.settled() == ["a"], "the sleeper is awake, and waits for the slot"
+        sleeper.cancel()
+        (outcome,) = await sleeper
+        assert await stage.after("a") == ["b"]
+        stage.let_go("b")
+        for batch in others:
+            await batch
+        assert is_idle(runtime)
+    assert outcome.status == "cancelled"
+    assert stage.entered == ["a", "b"]
+
+
 @pytest.mark.promise("SCHED-05")
 async def test_a_call_that_waited_too_long_for_its_turn_fails_and_says_that_it_never_ran():
     stage, clock = Stage(), FakeClock()
