@@ -236,6 +236,43 @@ async def test_a_call_that_is_cancelled_while_it_waits_to_continue_leaves_its_pl
     assert stage.entered == ["a", "b"]
 
 
+@pytest.mark.promise("SCHED-05", "CANCEL-01")
+async def test_a_patient_call_that_is_cancelled_while_it_waits_to_continue_gives_back_what_was_kept_for_it():
+    stage, clock = Stage(), FakeClock()
+
+    @tool(parallel=True, max_concurrency=1)
+    async def narrow(ctx: ToolContext) -> str:
+        if ctx.call_id == "patient":
+            await ctx.sleep("night", 60)
+        return await stage.visit(ctx.call_id)
+
+    @tool(parallel=True)
+    async def wide(ctx: ToolContext) -> str:
+        return await stage.visit(ctx.call_id)
+
+    policy = Policy(max_concurrency=9, session_concurrency=1, runtime_concurrency=9, timeout=1000)
+    async with fail_after(20), Runtime.open(tools=[narrow, wide], policy=policy, clock=clock) as runtime:
+        one, two = runtime.session("one"), runtime.session("two")
+        patient = two.start_batch([call("patient", "narrow")])
+        await stage.settled()
+        others = [one.start_batch([call("n0", "narrow")]), two.start_batch([call("w0", "wide")])]
+        assert await stage.settled() == ["n0", "w0"]
+        await clock.advance(61)
+        others.append(one.start_batch([call(f"n{n}", "narrow") for n in range(1, 300)]))
+        others.append(two.start_batch([call(f"w{n}", "wide") for n in range(1, 300)]))
+        inside = await stage.settled()
+        while len(inside) > 1:  # until a slot is kept: then only one of the two runs
+            assert "patient" not in stage.entered
+            inside = await stage.after(min(inside, key=stage.entered.index))
+        patient.cancel()
+        assert len(await stage.settled()) == 2
+        await one_after_the_other(stage)
+        for batch in others:
+            assert {outcome.status for outcome in await batch} == {"success"}
+        assert is_idle(runtime)
+    assert "patient" not in stage.entered
+
+
 @pytest.mark.promise("SCHED-05")
 async def test_a_call_that_waited_too_long_for_its_turn_fails_and_says_that_it_never_ran():
     stage, clock = Stage(), FakeClock()
