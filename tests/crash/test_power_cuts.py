@@ -15,7 +15,7 @@ import pytest
 
 from tests.crash.disk import Disk, RecordingVFS, Step
 from tests.support import fail_after
-from toolwright import Policy, Runtime, ToolCall, tool
+from toolwright import Policy, Runtime, ToolCall, ToolContext, tool
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.journal import NOT_ALL, CallKey, Intent
 from toolwright.stores.sql.calls.journal import SqlJournalStore
@@ -241,6 +241,49 @@ async def test_what_was_acknowledged_is_safe_before_the_log_is_copied(vfs, folde
     for cut in made:
         back.check(cut)
     assert len(made[-1].told) == 37
+
+
+@pytest.mark.promise("EFF-06", "EFF-08")
+@pytest.mark.parametrize("count", [1, 3], ids=["one step", "steps written together"])
+async def test_a_power_cut_takes_back_no_mark_and_no_result_of_a_step(vfs, folder, monkeypatch, count):
+    monkeypatch.setattr(writer, "CHECKPOINT", 1_000)  # Copying the log would sync, too.
+
+    @tool(readonly=True)
+    async def pay(ctx: ToolContext) -> str:
+        async def charge() -> str:
+            vfs.mark(("ran", ctx.call_id))
+            return "receipt"
+
+        receipt = await ctx.step("charge", charge, on_crash="fail")
+        vfs.mark(("told", ctx.call_id, receipt))
+        return receipt
+
+    store = SqliteStore(folder / "agent.db", sync="full", vfs=vfs.vfs_name)
+    async with fail_after(30), Runtime.open(store, tools=[pay]) as runtime:
+        calls = [ToolCall(id=f"c{number}", name="pay", arguments={}) for number in range(count)]
+        await runtime.session("s").run_batch(calls)
+    made = list(cuts(vfs.steps, 4))
+    read: dict[frozenset[tuple[str, bytes]], dict[str, bool]] = {}
+    for cut in made:
+        if (disk := cut.disk) not in read:
+            read[disk] = steps_done(put_back(cut, folder / "after"))
+        for call_id in cut.ran:
+            assert call_id in read[disk], f"{cut.where}: the step of {call_id} ran, and has no mark"
+        for call_id in cut.told:
+            assert read[disk].get(call_id), f"{cut.where}: {call_id} was given a result that is not there"
+    assert len(made[-1].told) == count
+
+
+def steps_done(path: Path) -> dict[str, bool]:
+    """The calls in a store that have a step, and whether it is done."""
+    connection = apsw.Connection(str(path))
+    try:
+        if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'effects'").fetchall() == []:
+            return {}
+        rows: Any = connection.execute("SELECT call_id, done FROM effects").fetchall()
+        return {call_id: bool(done) for call_id, done in rows}
+    finally:
+        connection.close()
 
 
 @pytest.mark.promise("EFF-08")
