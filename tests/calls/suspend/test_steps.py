@@ -9,8 +9,11 @@ import pytest
 from pydantic import BaseModel
 
 from tests.effects.watching import waiting
-from tests.support import fail_after
+from tests.support import fail_after, until
 from toolwright import ReplayMismatch, RetryPolicy, ToolCall, ToolContext, ToolError, ToolwrightError, tool
+from toolwright.errors import StoreError
+from toolwright.stores.contracts.journal import NOT_ALL
+from toolwright.stores.sql.calls.journal import SqlJournalStore
 from toolwright.testing import FakeClock, is_idle, slots_in_use
 
 ONE = [ToolCall(id="c1", name="work", arguments={})]
@@ -395,6 +398,41 @@ async def test_a_call_that_is_cancelled_while_it_sleeps_ends_at_once(place, open
         (outcome,) = await batch
     assert (outcome.status, outcome.reason, outcome.may_have_run) == ("cancelled", "enough", True)
     assert is_idle(runtime.session("s"))
+
+
+@pytest.mark.promise("EFF-06", "EFF-07")
+async def test_results_of_steps_that_cannot_be_written_together_are_written_one_by_one(file, open_runtime, monkeypatch):
+    """As beside a call that another process has taken over, which alone may lose what it did."""
+    charged: list[str] = []
+    seen: list[str] = []
+    stays = asyncio.Event()
+
+    async def refuse(journal: SqlJournalStore, effects: object) -> None:
+        raise StoreError(NOT_ALL)
+
+    @tool(readonly=True)
+    async def work(ctx: ToolContext) -> str:
+        async def charge() -> str:
+            charged.append(ctx.call_id)
+            return f"receipt of {ctx.call_id}"
+
+        receipt = await ctx.step("charge", charge)
+        seen.append(receipt)
+        await stays.wait()
+        return receipt
+
+    monkeypatch.setattr(SqlJournalStore, "keep_all", refuse)
+    calls = [ToolCall(id=f"c{number}", name="work", arguments={}) for number in range(3)]
+    async with fail_after(20):
+        first = await open_runtime(file, work)
+        first.session("s").start_batch(calls)
+        await until(lambda: len(seen) == 3)
+        await first.close()
+        stays.set()
+        second = await open_runtime(file, work)
+        outcomes = await second.session("s").run_batch(calls)
+    assert [outcome.value for outcome in outcomes] == [f"receipt of c{number}" for number in range(3)]
+    assert charged == ["c0", "c1", "c2"], "no step ran again"
 
 
 async def test_calls_that_wake_together_take_turns_for_their_slots(place, open_runtime):
