@@ -10,7 +10,7 @@ import pytest
 from pydantic import AnyUrl, BaseModel, Field, SecretStr, field_serializer
 
 from tests.support import fail_after
-from toolwright import Runtime, StoreError, TurnError, TurnOutcome
+from toolwright import Runtime, StoreError, ToolCall, TurnError, TurnOutcome, tool
 from toolwright.stores.contracts.sessions import Quota, Quotas
 from toolwright.stores.contracts.turns import ENDED, Advance
 from toolwright.stores.sqlite.store import SqliteStore
@@ -163,6 +163,41 @@ async def test_followers_are_not_shown_an_end_that_was_not_written(file, open_ru
         assert (await again).status == "answered"
     assert kinds.count("turn.ended") == 1
     assert kinds[-1] == "turn.ended"
+
+
+@pytest.mark.promise("TURN-03", "EFF-04")
+async def test_no_call_of_an_answer_runs_that_could_not_be_recorded(file, open_runtime):
+    store = SqliteStore(file, sync="normal")
+    turns = store.services.turns
+    write = turns.advance
+    paid: list[str] = []
+
+    async def refused() -> bool:
+        raise StoreError("the disk is away")
+
+    def advance(given: Advance, quota: Quota) -> Awaitable[bool]:
+        return write(given, quota) if given.answer is None else refused()
+
+    @tool
+    async def pay(what: str) -> str:
+        paid.append(what)
+        return what
+
+    turns.advance = advance  # type: ignore[assignment,method-assign]
+    asked = [ToolCall(id="1", name="pay", arguments={"what": "rent"})]
+    runtime = await open_runtime(store, pay, model=ScriptedModel([asked]))
+    async with fail_after(10):
+        with pytest.raises(StoreError, match="the disk is away"):
+            await runtime.session("s").ask("Pay.")
+        # It would have to wait for the call of the answer.
+        await runtime.session("s").run_batch([ToolCall(id="2", name="pay", arguments={"what": "food"})])
+        await runtime.close()
+        assert paid == ["food"]
+        # The next process asks the model again.
+        later = await open_runtime(file, pay, model=ScriptedModel([asked, "Done."]))
+        (again,) = await later.recover_turns()
+        assert (await again).status == "answered"
+    assert paid == ["food", "rent"]
 
 
 @pytest.mark.promise("TURN-11")
