@@ -136,3 +136,39 @@ async def test_the_time_to_wait_for_another_process_begins_when_the_journal_has_
 
     assert waited.failure is not None
     assert waited.failure.code == "queue_timeout"
+
+
+@pytest.mark.promise("EFF-04", "SCHED-01")
+@pytest.mark.parametrize("options", [{"readonly": True, "reads": "path"}, {}], ids=["may run again", "exclusive"])
+async def test_a_call_that_waited_for_another_begins_when_the_outcome_of_that_one_is_written(options):
+    asked, answer = asyncio.Event(), asyncio.Event()
+    began = []
+
+    class SlowToFinish(MemoryStore):
+        async def finish_all(self, ended):
+            if any(one.key.call_id == "first" for one in ended):
+                asked.set()
+                await answer.wait()
+            return await super().finish_all(ended)
+
+    @tool(writes="path")
+    async def write(path: str) -> None:
+        began.append("write")
+
+    @tool(**options)
+    async def follow(path: str) -> None:
+        began.append("follow")
+
+    calls = [ToolCall(id=id, name=name, arguments={"path": "a"}) for id, name in (("first", "write"), ("x", "follow"))]
+    async with fail_after(10), Runtime.open(SlowToFinish(MemoryDatabase()), tools=[write, follow]) as runtime:
+        batch = runtime.session("s").start_batch(calls)
+        await asked.wait()
+        # Another session is asked for later, and done meanwhile.
+        await runtime.session("other").run_batch([ToolCall(id="y", name="follow", arguments={"path": "a"})])
+        before = list(began)
+        answer.set()
+        outcomes = await batch
+
+    assert before == ["write", "follow"]
+    assert began == ["write", "follow", "follow"]
+    assert all(outcome.ok for outcome in outcomes)
