@@ -7,13 +7,14 @@ import apsw
 import pytest
 
 from tests.effects.watching import waiting
-from tests.support import fail_after
+from tests.support import fail_after, until
 from toolwright import Pending, Policy, Rule, Runtime, ToolCall, ToolContext, tool
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.journal import CallKey, Intent
 from toolwright.stores.sql import job_thread
 from toolwright.stores.sqlite.core.writer import Writer
 from toolwright.stores.sqlite.store import SqliteStore
+from toolwright.testing.sqlite_store import drop_locks
 
 
 def intent(call_id: str, **changes) -> Intent:
@@ -54,6 +55,31 @@ async def test_a_call_that_a_condition_allows_starts_with_its_intent(file, open_
 
     assert outcome.value == 1
     assert store.commits - before == 2
+
+
+@pytest.mark.promise("EFF-04", "EFF-05")
+async def test_a_call_that_waits_for_its_turn_is_not_marked_as_started_with_its_intent(file, open_runtime):
+    inside: list[int] = []
+    go = asyncio.Event()
+
+    @tool
+    async def pay(n: int) -> int:
+        inside.append(n)
+        await go.wait()
+        return n
+
+    store = SqliteStore(file)
+    async with fail_after(20):
+        runtime = await open_runtime(store, pay)
+        calls = [{"id": f"c{n}", "name": "pay", "arguments": {"n": n}} for n in range(3)]
+        batch = runtime.session("s").start_batch(calls)
+        await until(lambda: inside == [0])
+        drop_locks(store)  # as if its process had been killed now
+        heir = await open_runtime(file, pay)
+        left = {one.call_id: one.began for one in await heir.unfinished("s")}
+        go.set()
+        await batch
+    assert left == {"c0": True, "c1": False, "c2": False}
 
 
 SPLIT = 5
