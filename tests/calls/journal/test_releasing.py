@@ -92,3 +92,27 @@ async def test_a_call_is_released_after_any_error_of_the_store():
 
     assert outcome.failure is not None
     assert outcome.failure.code == "interrupted"
+
+
+@pytest.mark.promise("SCHED-01", "EFF-05")
+async def test_a_call_that_is_continued_comes_before_the_later_calls_of_its_batch(file, open_runtime):
+    began: list[str] = []
+    go = asyncio.Event()
+
+    @tool(on_crash="rerun")
+    async def book(flight: str) -> str:
+        began.append(flight)
+        await go.wait()
+        return flight
+
+    calls = [ToolCall(id=flight, name="book", arguments={"flight": flight}) for flight in ("LH1", "LH2", "LH3")]
+    async with fail_after(20):
+        first = await open_runtime(file, book)
+        first.session("s").start_batch(calls[:1])
+        await until(lambda: began == ["LH1"])
+        await first.close()
+        go.set()
+        second = await open_runtime(file, book)
+        outcomes = await second.session("s").run_batch(calls)
+    assert [outcome.value for outcome in outcomes] == ["LH1", "LH2", "LH3"]
+    assert began == ["LH1", "LH1", "LH2", "LH3"]
