@@ -1,0 +1,46 @@
+"""The clock that leases go by is that of the server: machines that share a store may have others."""
+
+import time
+
+import pytest
+
+from tests.support import fail_after
+from toolwright.clock import SystemClock
+from toolwright.stores.postgres.store import PostgresStore
+from toolwright.testing.conformance.background import LEASE, PLENTY, registration
+
+
+class WrongClock(SystemClock):
+    """The clock of a machine that was set by an hour."""
+
+    def __init__(self, by: float) -> None:
+        super().__init__()
+        self._by = by
+
+    def now(self) -> float:
+        return super().now() + self._by
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self._by
+
+
+@pytest.mark.promise("ENG-02", "PROC-04")
+@pytest.mark.parametrize("by", [3600.0, -3600.0], ids=["ahead", "behind"])
+async def test_a_machine_whose_clock_is_wrong_takes_no_run_of_another_one(postgres, monkeypatch, by):
+    real = time.time
+    with postgres.schema() as schema:
+        url = f"{postgres.url}?schema={schema}"
+        async with fail_after(20):
+            right = await PostgresStore.open(url)
+            await right.services.runs.register([registration("held"), registration("queued")], PLENTY, None)
+            (held,) = await right.services.runs.claim("w1", ["work"], 100.0, LEASE, 1)
+            monkeypatch.setattr(time, "time", lambda: real() + by)
+            wrong = await PostgresStore.open(url, clock=WrongClock(by))
+            taken = await wrong.services.runs.claim("w2", ["work"], 100.0, LEASE, 9)
+            monkeypatch.undo()
+            again = await right.services.runs.claim("w1", ["work"], 100.0, LEASE, 9)
+            await wrong.close()
+            await right.close()
+    assert held.run.id == "held"
+    assert [claimed.run.id for claimed in taken] == ["queued"], "its lease lasts, by the clock of the server"
+    assert again == [], "nor does the other one take a run of that machine"
