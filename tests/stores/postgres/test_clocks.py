@@ -1,11 +1,13 @@
 """The clock that leases go by is that of the server: machines that share a store may have others."""
 
+import asyncio
 import time
 
 import pytest
 
 from tests.support import fail_after
 from toolwright.clock import SystemClock
+from toolwright.stores.postgres.life import LEASE as SIGN
 from toolwright.stores.postgres.store import PostgresStore
 from toolwright.testing.conformance.background import LEASE, PLENTY, registration
 
@@ -44,3 +46,19 @@ async def test_a_machine_whose_clock_is_wrong_takes_no_run_of_another_one(postgr
     assert held.run.id == "held"
     assert [claimed.run.id for claimed in taken] == ["queued"], "its lease lasts, by the clock of the server"
     assert again == [], "nor does the other one take a run of that machine"
+
+
+@pytest.mark.promise("ENG-02")
+@pytest.mark.parametrize("by", [3600.0, -3600.0], ids=["ahead", "behind"])
+async def test_the_sign_of_life_of_a_machine_whose_clock_is_wrong_lasts_as_long_as_that_of_others(
+    postgres, monkeypatch, by
+):
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + by)
+    with postgres.schema() as schema:
+        left = f"SELECT extract(epoch FROM until - clock_timestamp())::float8 FROM {schema}.owners"
+        async with fail_after(20):
+            store = await PostgresStore.open(f"{postgres.url}?schema={schema}", clock=WrongClock(by))
+            ((seconds,),) = await asyncio.to_thread(postgres.execute, left)
+            await store.close()
+    assert 0 < seconds <= SIGN
