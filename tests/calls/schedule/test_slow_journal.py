@@ -172,3 +172,28 @@ async def test_a_call_that_waited_for_another_begins_when_the_outcome_of_that_on
     assert before == ["write", "follow"]
     assert began == ["write", "follow", "follow"]
     assert all(outcome.ok for outcome in outcomes)
+
+
+@pytest.mark.promise("EFF-04", "EFF-05")
+async def test_an_outcome_is_written_before_the_start_of_the_call_that_waited_for_it():
+    """Where the two come apart, and the process dies between them, the call that waited is known not to have begun."""
+    written = []
+
+    class Noting(MemoryStore):
+        async def finish_all(self, ended):
+            written.extend(("end", one.key.call_id) for one in ended)
+            await super().finish_all(ended)
+
+        async def start_all(self, starts):
+            written.extend(("start", key.call_id) for key, _ in starts)
+            await super().start_all(starts)
+
+    @tool
+    async def note(name: str) -> str:
+        return name
+
+    async with fail_after(10), Runtime.open(Noting(MemoryDatabase()), tools=[note]) as runtime:
+        await runtime.session("s").run_batch(CALLS)
+
+    # The start of the first is written with its intent.
+    assert written == [("end", "c1"), ("start", "c2"), ("end", "c2"), ("start", "c3"), ("end", "c3")]
