@@ -82,6 +82,41 @@ async def test_a_call_that_waits_for_its_turn_is_not_marked_as_started_with_its_
     assert left == {"c0": True, "c1": False, "c2": False}
 
 
+@pytest.mark.promise("EFF-05", "EFF-12")
+async def test_a_call_that_left_its_place_for_one_of_another_process_is_not_marked_as_started(file, open_runtime):
+    inside: list[str] = []
+    doors = {name: asyncio.Event() for name in ("shared", "later", "own")}
+
+    @tool(key="{key}")
+    async def pay(ctx: ToolContext, key: str) -> str:
+        inside.append(ctx.call_id)
+        await doors[ctx.call_id].wait()
+        return ctx.call_id
+
+    def call(id: str, key: str) -> ToolCall:
+        return ToolCall(id=id, name="pay", arguments={"key": key})
+
+    store = SqliteStore(file)
+    async with fail_after(20):
+        other, runtime = await open_runtime(file, pay), await open_runtime(store, pay)
+        theirs = other.session("s").start_batch([call("shared", "x")])
+        await until(lambda: inside == ["shared"])
+        batch = runtime.session("s").start_batch([call("shared", "x"), call("own", "y")])
+        await until(lambda: bool(batch.calls) and all(one.ticket is None for one in batch.calls))
+        later = runtime.session("s").start_batch([call("later", "y")])
+        await until(lambda: inside == ["shared", "later"])
+        doors["shared"].set()
+        await theirs
+        await until(lambda: batch.calls[1].ticket is not None)  # it is behind the later one now
+        drop_locks(store)  # as if its process had been killed now
+        left = {one.call_id: one.began for one in await other.unfinished("s")}
+        for door in doors.values():
+            door.set()
+        await batch
+        await later
+    assert left == {"later": True, "own": False}
+
+
 SPLIT = 5
 """Waves that the thread of the store may take in two parts, where the loop waits for a core in between."""
 
