@@ -365,6 +365,46 @@ async def test_a_nested_call_does_not_wait_for_a_call_that_waits_for_its_caller(
 
 
 @pytest.mark.promise("ENG-03", "SCHED-06")
+async def test_a_call_of_another_owner_that_was_passed_waits_for_a_nested_call_that_outlives_its_caller(
+    place, monkeypatch
+):
+    looks = asyncio.Queue[None]()
+    look = SqlJournalStore.holders
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def look_and_tell(store: SqlJournalStore, sessions: Any) -> Any:
+        found = await look(store, sessions)
+        looks.put_nowait(None)
+        return found
+
+    async with fail_after(20):
+        here, there, floor = await place.open(), await place.open(), place.floor
+
+        @tool
+        async def leave_behind(ctx: ToolContext) -> str:
+            await floor.visit(ctx.call_id)
+            tasks.append(asyncio.create_task(ctx.run_batch([call("inner", "write", path="x")])))
+            await floor.has("inner")
+            return "gone"
+
+        here.tools.register(leave_behind)
+        first = here.session("s").start_batch([call("outer", "leave_behind")])
+        await floor.has("outer")
+        second = there.session("s").start_batch([call("b", "alone")])
+        await until(lambda: waits(second))
+        floor.let_go("outer")
+        await first
+        monkeypatch.setattr(SqlJournalStore, "holders", look_and_tell)
+        for _ in range(2):
+            await looks.get()  # the first may have been asked for before the caller ended
+        assert waits(second)
+        floor.let_go("inner", "b")
+        await tasks[0]
+        await second
+    assert floor.story[-4:] == ["inner in", "inner out", "b in", "b out"]
+
+
+@pytest.mark.promise("ENG-03", "SCHED-06")
 async def test_a_nested_call_waits_for_a_call_of_another_owner_that_conflicts(place):
     async with fail_after(20):
         here, there, floor = await place.open(), await place.open(), place.floor
