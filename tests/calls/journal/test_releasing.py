@@ -52,6 +52,42 @@ async def test_a_call_that_never_began_runs_when_it_is_begun_again_at_the_moment
     assert (outcome.failure, outcome.value, ran) == (None, "LH1", ["LH1"])
 
 
+class FirstAnswerLost(MemoryStore):
+    """Writes the first intents it is asked for, and its answer is lost."""
+
+    lost = False
+
+    async def begin(self, intents, refused=()):
+        begun = await super().begin(intents, refused)
+        if not self.lost:
+            self.lost = True
+            raise StoreUnavailable("the connection was lost")
+        return begun
+
+
+@pytest.mark.promise("EFF-05", "EFF-07")
+async def test_a_call_that_never_began_is_taken_back_and_runs_in_another_process():
+    ran = []
+
+    @tool
+    async def book(flight: str) -> str:
+        ran.append(flight)
+        return flight
+
+    clock, rows = FakeClock(), MemoryDatabase()
+    async with (
+        fail_after(10),
+        Runtime.open(FirstAnswerLost(rows), tools=[book], clock=clock) as first,
+        Runtime.open(MemoryStore(rows), tools=[book]) as second,
+    ):
+        with pytest.raises(StoreUnavailable):
+            await first.session("s").run_batch(CALLS)
+        await clock.advance(2)
+        (outcome,) = await second.session("s").run_batch(CALLS)
+
+    assert (outcome.failure, outcome.value, ran) == (None, "LH1", ["LH1"])
+
+
 @pytest.mark.promise("EFF-07", "EFF-12")
 async def test_a_call_is_released_after_any_error_of_the_store():
     class Failing(MemoryStore):
