@@ -88,6 +88,32 @@ async def test_a_call_that_never_began_is_taken_back_and_runs_in_another_process
     assert (outcome.failure, outcome.value, ran) == (None, "LH1", ["LH1"])
 
 
+@pytest.mark.promise("EFF-07", "EFF-11")
+async def test_a_call_that_never_began_and_runs_again_here_is_not_taken_back():
+    inside, go = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def book(flight: str) -> str:
+        inside.set()
+        await go.wait()
+        return flight
+
+    clock, rows = FakeClock(), MemoryDatabase()
+    async with fail_after(10), Runtime.open(FirstAnswerLost(rows), tools=[book], clock=clock) as runtime:
+        with pytest.raises(StoreUnavailable):
+            await runtime.session("s").run_batch(CALLS)
+        batch = runtime.session("s").start_batch(CALLS)
+        await inside.wait()
+        await clock.advance(2)  # when it would be taken back
+        go.set()
+        (outcome,) = await batch
+    async with fail_after(10), Runtime.open(MemoryStore(rows), tools=[book]) as later:
+        (again,) = await later.session("s").run_batch(CALLS)
+
+    assert outcome.value == "LH1"
+    assert (again.value, again.replayed) == ("LH1", True)
+
+
 @pytest.mark.promise("EFF-07", "EFF-12")
 async def test_a_call_is_released_after_any_error_of_the_store():
     class Failing(MemoryStore):
