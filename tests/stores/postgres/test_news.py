@@ -1,0 +1,32 @@
+"""How a process learns that another one has written: the server notifies it, between two signs of life."""
+
+import asyncio
+
+import pytest
+
+from tests.postgres_server import is_listening
+from tests.support import fail_after, until
+from toolwright.stores.contracts.sessions import Quota
+from toolwright.stores.postgres import life as lives
+from toolwright.stores.postgres.store import PostgresStore
+
+WIDE = Quota(1_000, 1_000_000)
+
+
+@pytest.mark.promise("ENG-02")
+async def test_a_process_that_waits_is_notified_of_what_another_one_writes(postgres, monkeypatch):
+    monkeypatch.setattr(lives, "EVERY", 1_000.0)  # With a sign of life it would look at the others.
+    with postgres.schema() as schema:
+        url = f"{postgres.url}?schema={schema}"
+        async with fail_after(20):
+            writes, waits = await PostgresStore.open(url), await PostgresStore.open(url)
+            before = await waits.news(None, 0.0)
+            heard = asyncio.ensure_future(waits.news(before, 60.0))
+            await until(lambda: is_listening(postgres, waits))
+            await writes.services.kv.set_value("s", "k", b"1", 1.0, WIDE, None)
+            try:
+                after = await asyncio.wait_for(heard, 10)
+            finally:
+                await writes.close()
+                await waits.close()
+    assert after != before
