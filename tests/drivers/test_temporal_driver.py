@@ -139,6 +139,26 @@ async def test_a_run_that_is_cancelled_in_temporal_is_cancelled(
 
 
 @pytest.mark.promise("ENG-04")
+async def test_a_run_that_is_cancelled_in_the_store_is_shown_as_cancelled_in_temporal(
+    file: Path, driver: str, shared_temporal: TemporalServer
+):
+    begun = asyncio.Event()
+
+    @tool(supports_background=True)
+    async def work() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with Runtime.open(file, tools=[work], worker=True, driver=driver) as runtime:
+        run = await runtime.session("s").spawn("work", {})
+        await asyncio.wait_for(begun.wait(), PATIENCE)
+        await run.cancel("not needed")
+        assert (await run.wait(PATIENCE)).status == "cancelled"
+        (found,) = await workflows(shared_temporal, driver, 1)
+    assert found.status == WorkflowExecutionStatus.CANCELED
+
+
+@pytest.mark.promise("ENG-04")
 async def test_a_run_that_waits_in_temporals_queue_can_be_cancelled_there(
     file: Path, driver: str, shared_temporal: TemporalServer
 ):
