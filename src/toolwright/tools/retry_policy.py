@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from toolwright.errors import PolicyError
 from toolwright.plain_data import plain_data
+
+_LARGEST_FACTOR = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +38,21 @@ class RetryPolicy:
         if not isinstance(self.attempts, int) or isinstance(self.attempts, bool) or self.attempts < 1:
             raise PolicyError(f"RetryPolicy.attempts is {self.attempts!r}; use a whole number of at least 1")
         for name in ("base_delay", "max_delay"):
-            if not getattr(self, name) >= 0:
-                raise PolicyError(f"RetryPolicy.{name} is {getattr(self, name)!r}; use a number of seconds, 0 or more")
-        if not self.factor >= 1:
-            raise PolicyError(f"RetryPolicy.factor is {self.factor!r}; use 1 or more")
-        if not 0 <= self.jitter <= 1:
-            raise PolicyError(f"RetryPolicy.jitter is {self.jitter!r}; use a share between 0 and 1")
-        for kind in self.on:
+            given = getattr(self, name)
+            if not (_is_number(given) and given >= 0):
+                raise PolicyError(f"RetryPolicy.{name} is {given!r:.200}; use a number of seconds, 0 or more")
+        if not (_is_number(self.factor) and 1 <= self.factor <= _LARGEST_FACTOR):
+            raise PolicyError(f"RetryPolicy.factor is {self.factor!r:.200}; use a number from 1 to {_LARGEST_FACTOR}")
+        if not (_is_number(self.jitter) and 0 <= self.jitter <= 1):
+            raise PolicyError(f"RetryPolicy.jitter is {self.jitter!r:.200}; use a share between 0 and 1")
+        on: object = self.on
+        if not isinstance(on, Iterable) or isinstance(on, type):
+            raise PolicyError(f"RetryPolicy.on is {on!r:.200}; use a tuple of exception types, as in on=(OSError,)")
+        kinds = tuple(on)
+        for kind in kinds:
             if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-                raise PolicyError(f"RetryPolicy.on holds {kind!r}; use exception types")
+                raise PolicyError(f"RetryPolicy.on holds {kind!r:.200}; use exception types")
+        object.__setattr__(self, "on", kinds)  # a list is taken too, and `isinstance` takes a tuple only
 
     def delay(self, attempt: int, uniform: Callable[[], float] = random.random) -> float:
         """Seconds to wait after the given attempt (from 1) failed."""
@@ -54,6 +62,10 @@ class RetryPolicy:
     def to_json(self) -> dict[str, Any]:
         """The policy as plain data; exceptions are shown by their names."""
         return {**plain_data(self), "on": [kind.__qualname__ for kind in self.on]}
+
+
+def _is_number(given: object) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool)
 
 
 NEVER = RetryPolicy()

@@ -91,6 +91,51 @@ def test_jitter_spreads_a_delay_to_both_sides_and_stays_below_the_cap():
 
 
 @pytest.mark.promise("RETRY-01")
+async def test_exceptions_worth_another_attempt_may_be_given_as_a_list(clock, open_runtime):
+    attempts = []
+
+    @tool(idempotent=True, retry=RetryPolicy(attempts=3, base_delay=1, jitter=0, on=[OSError]))  # type: ignore[arg-type]
+    async def flaky() -> str:
+        attempts.append(clock.monotonic())
+        if len(attempts) < 3:
+            raise ConnectionError("reset")
+        return "done"
+
+    runtime = await open_runtime(flaky)
+    batch = runtime.session("s").start_batch([ToolCall(name="flaky")])
+    await clock.advance(10)
+    (outcome,) = await ended(batch)
+    assert (outcome.value, attempts) == ("done", [0.0, 1.0, 3.0])
+
+
+@pytest.mark.promise("RETRY-01")
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            {"on": OSError},
+            r"RetryPolicy\.on is <class 'OSError'>; use a tuple of exception types, as in on=\(OSError,\)",
+        ),
+        ({"on": None}, r"RetryPolicy\.on is None; use a tuple of exception types"),
+        ({"on": ["OSError"]}, r"RetryPolicy\.on holds 'OSError'; use exception types"),
+        ({"base_delay": "1"}, r"RetryPolicy\.base_delay is '1'; use a number of seconds, 0 or more"),
+        ({"max_delay": None}, r"RetryPolicy\.max_delay is None; use a number of seconds, 0 or more"),
+        ({"max_delay": True}, r"RetryPolicy\.max_delay is True; use a number of seconds, 0 or more"),
+        ({"factor": "2"}, r"RetryPolicy\.factor is '2'; use a number from 1 to 1000"),
+        (
+            {"factor": 1e6},
+            r"RetryPolicy\.factor is 1000000\.0; use a number from 1 to 1000",
+        ),  # its powers are no floats
+        ({"jitter": None}, r"RetryPolicy\.jitter is None; use a share between 0 and 1"),
+    ],
+    ids=str,
+)
+def test_a_retry_policy_that_makes_no_sense_is_refused_when_it_is_made(wrong: dict[str, Any], message: str):
+    with pytest.raises(PolicyError, match=message):
+        RetryPolicy(**wrong)
+
+
+@pytest.mark.promise("RETRY-01")
 async def test_jitter_is_used_between_attempts(clock, open_runtime):
     attempts = []
 
