@@ -4,7 +4,9 @@ type."""
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
+from typing import TypeGuard
 
 from toolwright.errors import ToolwrightError
 
@@ -12,6 +14,13 @@ from toolwright.errors import ToolwrightError
 def unusable(what: str, given: object, use: str) -> ToolwrightError:
     """The refusal of something that was given."""
     return ToolwrightError(f"The {what} {given!r:.200} is not usable; use {use}")
+
+
+def is_number(given: object) -> TypeGuard[float]:
+    """Whether it is a number that a float can hold: infinity is one, and NaN, True and a larger integer are none."""
+    if isinstance(given, float):
+        return not math.isnan(given)
+    return isinstance(given, int) and not isinstance(given, bool) and abs(given) <= sys.float_info.max
 
 
 def require_text(what: str, given: object) -> str:
@@ -31,7 +40,7 @@ def require_seconds(what: str, given: object) -> float:
     Raises:
         ToolwrightError: it is no number.
     """
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or math.isnan(given):
+    if not is_number(given):
         raise unusable(what, given, "a number of seconds")
     return given
 

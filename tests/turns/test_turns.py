@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from tests.support import fail_after
-from toolwright import Budget, Pending, Runtime, ToolCall, ToolContext, TurnError, tool
+from toolwright import Budget, Pending, Runtime, ToolCall, ToolContext, ToolwrightError, TurnError, tool
 from toolwright.errors import ServiceError
 from toolwright.stores.contracts.sessions import Quota, Quotas
 from toolwright.testing import FakeClock, FunctionModel, ScriptedModel
@@ -78,6 +78,14 @@ async def test_a_budget_that_is_used_up_ends_the_turn_and_is_named(place, open_r
     assert sum(each.ok for each in outcome.calls) == ran
     # The history is whole: the next turn continues it.
     assert (await session.ask("And now?", model=ScriptedModel(["Fine."] * 9))).text == "Fine."
+
+
+@pytest.mark.promise("TURN-01")
+@pytest.mark.parametrize("name", ["cost", "seconds"])
+@pytest.mark.parametrize("wrong", [-1, "5", True, float("nan"), float("inf"), 10**400], ids=lambda each: f"{each!r:.9}")
+def test_a_budget_that_no_store_can_keep_is_refused_when_it_is_made(name, wrong):
+    with pytest.raises(ToolwrightError, match=f"Budget {name}=.* is not usable; use a number from 0, or None"):
+        Budget(**{name: wrong})
 
 
 @pytest.mark.promise("TURN-01", "TURN-07")

@@ -4,6 +4,7 @@ judging a call."""
 from __future__ import annotations
 
 import fnmatch
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
@@ -12,6 +13,7 @@ from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from msgspec import Struct
 
+from toolwright.argument_checks import is_number
 from toolwright.calls.authorise.argument_patterns import session_path
 from toolwright.calls.authorise.shell.patterns import Place, ScriptPatterns, WrittenPath
 from toolwright.calls.authorise.shell.read_script import no_script, read_script
@@ -141,8 +143,9 @@ class Rule:
     _scripts: ScriptPatterns | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
-        if self.effect not in SEVERITY:
-            raise PolicyError(f"Rule effect {self.effect!r} is not known; use allow, ask or deny")
+        effect: object = self.effect
+        if not isinstance(effect, str) or effect not in SEVERITY:
+            raise PolicyError(f"Rule effect {effect!r:.200} is not known; use allow, ask or deny")
         tools = (self.tools,) if isinstance(self.tools, str) else _tuple_of(self.tools)
         if not tools or not all(isinstance(item, str) and item for item in tools):
             raise PolicyError(f"Rule tools {self.tools!r} name no tool; use a name or a pattern such as 'read_*'")
@@ -425,7 +428,7 @@ class Policy:
         ordered = sorted(rules, key=lambda rule: precedence(rule.level, rule.effect))
         object.__setattr__(self, "rules", tuple(ordered))
         if self.spill_dir is not None:
-            object.__setattr__(self, "spill_dir", Path(self.spill_dir))
+            object.__setattr__(self, "spill_dir", _require_directory("spill_dir", self.spill_dir))
 
     @property
     def authority(self) -> Policy:
@@ -500,9 +503,14 @@ def _require_count(name: str, value: object, least: int) -> None:
         raise PolicyError(f"Policy.{name} is {value!r}; use a whole number of at least {least}")
 
 
+def _require_directory(name: str, value: object) -> Path:
+    if not isinstance(value, (str, PurePath)):
+        raise PolicyError(f"Policy.{name} is {value!r:.200}; use the path of a directory")
+    return Path(value)
+
+
 def _require_seconds(name: str, value: object, *, above: bool) -> None:
-    wrong = isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf")
-    if wrong or (above and value == 0):
+    if not is_number(value) or not 0 <= value < math.inf or (above and value == 0):
         raise PolicyError(
-            f"Policy.{name} is {value!r}; use a number of seconds {'above 0' if above else 'of at least 0'}"
+            f"Policy.{name} is {value!r:.200}; use a number of seconds {'above 0' if above else 'of at least 0'}"
         )

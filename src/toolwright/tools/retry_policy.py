@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from toolwright.argument_checks import is_number
 from toolwright.errors import PolicyError
 from toolwright.plain_data import plain_data
 
@@ -39,11 +40,11 @@ class RetryPolicy:
             raise PolicyError(f"RetryPolicy.attempts is {self.attempts!r}; use a whole number of at least 1")
         for name in ("base_delay", "max_delay"):
             given = getattr(self, name)
-            if not (_is_number(given) and given >= 0):
+            if not (is_number(given) and given >= 0):
                 raise PolicyError(f"RetryPolicy.{name} is {given!r:.200}; use a number of seconds, 0 or more")
-        if not (_is_number(self.factor) and 1 <= self.factor <= _LARGEST_FACTOR):
+        if not (is_number(self.factor) and 1 <= self.factor <= _LARGEST_FACTOR):
             raise PolicyError(f"RetryPolicy.factor is {self.factor!r:.200}; use a number from 1 to {_LARGEST_FACTOR}")
-        if not (_is_number(self.jitter) and 0 <= self.jitter <= 1):
+        if not (is_number(self.jitter) and 0 <= self.jitter <= 1):
             raise PolicyError(f"RetryPolicy.jitter is {self.jitter!r:.200}; use a share between 0 and 1")
         on: object = self.on
         if not isinstance(on, Iterable) or isinstance(on, type):
@@ -62,10 +63,6 @@ class RetryPolicy:
     def to_json(self) -> dict[str, Any]:
         """The policy as plain data; exceptions are shown by their names."""
         return {**plain_data(self), "on": [kind.__qualname__ for kind in self.on]}
-
-
-def _is_number(given: object) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool)
 
 
 NEVER = RetryPolicy()

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
 from msgspec import Struct
 
+from toolwright.argument_checks import is_number
 from toolwright.errors import ToolwrightError
 from toolwright.plain_data import plain_data
 from toolwright.tools.model import ModelClient, Usage
@@ -55,9 +56,7 @@ class Budget(Struct, frozen=True, kw_only=True):
                 raise ToolwrightError(f"Budget {name}={value!r:.200} is not usable; use a whole number, or None")
         for name in ("cost", "seconds"):
             value = getattr(self, name)
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf
-            ):
+            if value is not None and not (is_number(value) and 0 <= value < math.inf):
                 raise ToolwrightError(f"Budget {name}={value!r:.200} is not usable; use a number from 0, or None")
 
     def to_json(self) -> dict[str, Any]:
