@@ -232,10 +232,11 @@ async def test_arguments_that_can_never_fit_are_refused_when_they_are_given(stag
         return times
 
     session = (await stage.open(place, repeat)).session("s")
-    for args in ({}, {"times": "often"}, {"times": 1, "more": 2}):
-        with pytest.raises(RunError, match="The arguments do not fit tool 'repeat'"):
+    for args, place_of_problem in (({}, "times"), ({"times": "often"}, "times"), ({"times": 1, "more": 2}, "more")):
+        told = rf"The arguments do not fit tool 'repeat':\n\$\.{place_of_problem}: "
+        with pytest.raises(RunError, match=told):
             await session.spawn("repeat", args)
-        with pytest.raises(RunError, match="The arguments do not fit tool 'repeat'"):
+        with pytest.raises(RunError, match=told):
             await session.schedule("repeat", args, cron="* * * * *")
     assert await session.runs() == []
     assert await session.schedules() == []

@@ -19,6 +19,7 @@ from toolwright.stores.contracts.sessions import Quota
 from toolwright.tools.outcome import encodable
 from toolwright.tools.registry import find
 from toolwright.tools.tool import Tool
+from toolwright.tools.validation_messages import summarise
 
 ITSELF = "spawn_background"
 _BY_PROGRAM = jsonx.encode({"by": "host"})
@@ -118,7 +119,7 @@ def require_fitting(tool: Tool, arguments: bytes) -> bytes:
 
 def not_fitting(tool: Tool, error: InvalidArguments) -> RunError:
     """The refusal of arguments that do not fit a tool."""
-    return RunError(f"The arguments do not fit tool {tool.name!r}: {error}")
+    return RunError(f"The arguments do not fit tool {tool.name!r}:\n{summarise(error.problems)}")
 
 
 def title_of(tool: Tool, title: object, hides: Callable[[bytes], bool] | None) -> str:
