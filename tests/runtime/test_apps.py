@@ -63,6 +63,15 @@ def make_app() -> App:
 
 
 @pytest.mark.promise("APP-01")
+async def test_using_a_runtime_that_is_not_open_yet_says_how_to_open_it():
+    for opening in (Runtime.open(), App().open()):
+        with pytest.raises(
+            AttributeError, match=r"The runtime is not open yet.*'session'; use `async with .*, or await"
+        ):
+            opening.session("s")  # type: ignore[attr-defined]
+
+
+@pytest.mark.promise("APP-01")
 async def test_an_app_holds_for_every_call_of_a_runtime_that_is_opened_from_it(tmp_path: Path):
     app = make_app()
     async with fail_after(5), app.open(tmp_path / "agent.db") as runtime:

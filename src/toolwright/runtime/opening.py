@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
 
 class Closable(Protocol):
@@ -32,3 +32,9 @@ class Opening(Generic[T]):
     async def __aexit__(self, *exc: object) -> None:
         if self._opened is not None:
             await self._opened.close()
+
+    if not TYPE_CHECKING:  # a type checker knows that there is no such attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            remedy = "use `async with Runtime.open(...) as runtime:`, or await it"
+            raise AttributeError(f"The runtime is not open yet, so it has no {name!r}; {remedy}", name=name, obj=self)
