@@ -325,6 +325,46 @@ async def test_a_sync_tool_is_told_that_steps_need_an_async_one(place, open_runt
 
 
 @pytest.mark.promise("EFF-10")
+@pytest.mark.parametrize(
+    "seconds", [-5, "5", None, True, float("nan"), float("inf"), 10**400], ids=lambda s: f"{s!r:.9}"
+)
+async def test_a_sleep_that_has_no_end_is_refused(place, open_runtime, seconds):
+    @tool
+    async def work(ctx: ToolContext) -> str:
+        with pytest.raises(
+            ToolwrightError, match=r"The duration of sleep 'nap' is .*; use a number of seconds, 0 or more"
+        ):
+            await ctx.sleep("nap", seconds)
+        return "told"
+
+    runtime = await open_runtime(place, work)
+    (outcome,) = await runtime.session("s").run_batch(ONE)
+    assert outcome.value == "told"
+
+
+@pytest.mark.promise("EFF-07")
+async def test_a_task_that_outlives_its_call_is_told_that_nothing_is_recorded_any_more(place, open_runtime):
+    ended, tasks = asyncio.Event(), []
+
+    async def outliving(ctx: ToolContext) -> None:
+        await ended.wait()
+        await ctx.step("late", lambda: 1)
+
+    @tool
+    async def work(ctx: ToolContext) -> None:
+        tasks.append(asyncio.create_task(outliving(ctx)))
+
+    runtime = await open_runtime(place, work)
+    await runtime.session("s").run_batch(ONE)
+    ended.set()
+    async with fail_after(5):
+        await asyncio.wait(tasks)
+    assert str(tasks[0].exception()) == (
+        "nothing can be recorded for this call any more: it has ended, or its store failed"
+    )
+
+
+@pytest.mark.promise("EFF-10")
 async def test_a_sleep_holds_no_slot_and_its_time_is_not_the_tools(place, open_runtime):
     clock = FakeClock()
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from toolwright import jsonx
+from toolwright.argument_checks import is_number
 from toolwright.calls.active_call import ActiveCall, call_fields, identity
 from toolwright.calls.conclude import lose
 from toolwright.calls.failures import raised
@@ -57,6 +58,10 @@ Stops = list[asyncio.CancelledError]
 
 class Unrecorded(BaseException):
     """The journal could not be written: the call must stop, and no code of the tool's may carry on as if it could."""
+
+    def __init__(self) -> None:
+        # A task that outlives its call is shown with this text, by asyncio.
+        super().__init__("nothing can be recorded for this call any more: it has ended, or its store failed")
 
 
 def wait_key(call: ActiveCall, kind: KeyKind, name: str) -> str:
@@ -254,7 +259,7 @@ async def _ask(call: ActiveCall, name: str, began: float) -> Failure | None:
 async def sleep(call: ActiveCall, name: str, seconds: float) -> None:
     """Wait until an instant that stays the same after a crash."""
     require_name("sleep", name)
-    require_seconds(f"The sleep {name!r} of", seconds)
+    require_seconds(f"The duration of sleep {name!r}", seconds)
     effects = effects_of(call)
     effect = Effect(enter(call).key, "sleep", name, jsonx.encode(seconds))
     async with recording(call), outside(call, "sleep", name) as opened:
@@ -373,5 +378,5 @@ def require_seconds(what: str, seconds: object) -> None:
     Raises:
         ToolwrightError: it is something else, or negative.
     """
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
-        raise ToolwrightError(f"{what} is {seconds!r}; use a number of seconds, 0 or more")
+    if not is_number(seconds) or not 0 <= seconds < math.inf:
+        raise ToolwrightError(f"{what} is {seconds!r:.200}; use a number of seconds, 0 or more")
