@@ -131,6 +131,16 @@ async def test_a_body_that_is_no_response_is_a_bad_answer(model, server, body):
         assert told.value.code == "bad_answer"
 
 
+@pytest.mark.promise("TURN-02")
+async def test_a_page_in_place_of_a_stream_is_told_as_the_wrong_server_and_not_asked_for_again(model, server):
+    server.will(Reply([b"<html>Welcome</html>"], kind="text/html; charset=utf-8"))
+    with pytest.raises(
+        ModelError, match=r"gave b'<html>Welcome</html>', which is not JSON; check that 127\.0\.0\.1"
+    ) as told:
+        await asked(model, HELLO)
+    assert (told.value.code, told.value.retry) == ("bad_answer", False)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),

@@ -427,7 +427,8 @@ class _Received:
         self._chunks = aiter(response.iter_bytes())
         self._bytes = 0
         kind = response.headers.get("content-type", "")
-        self.is_stream = stream and not kind.lower().startswith("application/json")
+        # A wrong address often gives a page. As a stream it would have no event, and seem to have broken off.
+        self.is_stream = stream and not kind.lower().startswith(("application/json", "text/html"))
 
     async def chunk(self) -> bytes | None:
         """The next bytes; None at the end.
