@@ -122,6 +122,15 @@ async def test_the_only_block_of_code_of_an_answer_is_read(open_runtime, text, c
 
 
 @pytest.mark.promise("TURN-05")
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+async def test_a_number_that_json_does_not_have_is_asked_for_again(place, open_runtime, number):
+    runtime = await open_runtime(place, model=ScriptedModel([f'{{"share": {number}}}', '{"share": 0.5}']))
+    outcome = await runtime.session("s").ask("How much?", answer=dict[str, float], id="t1")
+    assert (outcome.value, outcome.model_calls) == ({"share": 0.5}, 2)
+    assert (await (await runtime.turn("t1"))).value == {"share": 0.5}  # as the store has it
+
+
+@pytest.mark.promise("TURN-05")
 async def test_json_whose_text_has_a_fence_is_read_as_it_is(open_runtime):
     text = '{"name": "a\\n```\\nb\\n```\\n"}'
     runtime = await open_runtime(model=ScriptedModel([text]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -73,15 +74,31 @@ class AnswerForm:
     def _read_json(self, text: str) -> object:
         if self._adapter is not None:
             try:
-                return self._adapter.validate_json(text)
+                value = self._adapter.validate_json(text)
             except ValidationError as error:
                 raise ValueError(describe(error)) from None
-        value = json.loads(text)
+            _decoded(text)  # the adapter reads NaN and infinite numbers too, which would be stored as null
+            return value
+        value = _decoded(text)
         try:
             jsonschema_rs.validate(self.schema, value)
         except jsonschema_rs.ValidationError as error:
             raise ValueError(error.message) from None
         return value
+
+
+def _decoded(text: str) -> Any:
+    return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON; give a number, or null where that is allowed")
+
+
+def _finite(text: str) -> float:
+    if math.isinf(number := float(text)):
+        raise ValueError(f"{text:.20} is too large for a number; give a smaller one")
+    return number
 
 
 def describe(error: ValidationError) -> str:
