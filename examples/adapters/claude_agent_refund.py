@@ -1,6 +1,6 @@
 """An agent of the Claude Agent SDK with approvals and a crash, with its own tools ("before") or toolwright's ("after").
 
-Run it twice in an empty folder: the first dies, the second makes the tool uses again. Before, it refunds twice.
+Run it twice in an empty folder, with the argument before or after: the first process dies, the second continues.
 """
 
 import asyncio
@@ -56,4 +56,4 @@ async def main(after: bool) -> None:
             print([getattr(each, "result", None) async for each in client.receive_response()][-1], LEDGER.read_text())
 
 
-asyncio.run(main(sys.argv[1] == "after"))
+asyncio.run(main(sys.argv[1:] != ["before"]))

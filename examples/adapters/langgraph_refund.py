@@ -1,6 +1,6 @@
 """A graph of LangGraph with approvals and a crash, with its own tool node ("before") or toolwright's ("after").
 
-Run it twice in an empty folder: the first process dies, the second continues. Before, the refund happens twice.
+Run it twice in an empty folder, with the argument before or after: the first process dies, the second continues.
 """
 
 import asyncio
@@ -56,4 +56,4 @@ async def main(after: bool) -> None:
         print(state["messages"][-1].content, LEDGER.read_text())
 
 
-asyncio.run(main(sys.argv[1] == "after"))
+asyncio.run(main(sys.argv[1:] != ["before"]))

@@ -1,6 +1,6 @@
 """An agent of the OpenAI Agents SDK with approvals and a crash: its own tools ("before") or toolwright's ("after").
 
-Run it twice in an empty folder: the first process dies, the second continues. Before, the refund happens twice.
+Run it twice in an empty folder, with the argument before or after: the first process dies, the second continues.
 """
 
 import asyncio
@@ -56,4 +56,4 @@ async def main(after: bool) -> None:
         await converse(function_tools(session), session)
 
 
-asyncio.run(main(sys.argv[1] == "after"))
+asyncio.run(main(sys.argv[1:] != ["before"]))

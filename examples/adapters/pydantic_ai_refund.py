@@ -1,6 +1,6 @@
 """An agent of pydantic-ai with approvals and a crash, with its own tools ("before") or toolwright's ("after").
 
-Run it twice in an empty folder: the first process dies, the second continues. Before, the refund happens twice.
+Run it twice in an empty folder, with the argument before or after: the first process dies, the second continues.
 """
 
 import asyncio
@@ -56,4 +56,4 @@ async def main(after: bool) -> None:
         await converse(Agent(FunctionModel(answer), toolsets=[ours], output_type=OUTPUT))
 
 
-asyncio.run(main(sys.argv[1] == "after"))
+asyncio.run(main(sys.argv[1:] != ["before"]))

@@ -20,16 +20,16 @@ AS_COMMAND = """
 import runpy, sys
 
 def main():
-    sys.argv, sys.path[0:0] = [example, mode], [os.path.dirname(example)]
+    sys.argv, sys.path[0:0] = [example, *mode], [os.path.dirname(example)]
     runpy.run_path(example, run_name="__main__")
 """
 
 
 @pytest.mark.promise("ADP-05")
-@pytest.mark.parametrize(("mode", "times"), [("before", 2), ("after", 1)])
+@pytest.mark.parametrize(("mode", "times"), [(["before"], 2), (["after"], 1), ([], 1)], ids=["before", "after", "none"])
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*_refund.py")), ids=lambda path: path.stem)
 def test_the_effect_happens_twice_before_and_once_after(
-    example: Path, mode: str, times: int, crashes: CrashKit
+    example: Path, mode: list[str], times: int, crashes: CrashKit
 ) -> None:
     killed = crashes.start(AS_COMMAND, example=str(example), mode=mode).wait()
     assert killed.killed, killed.output
