@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import ipaddress
+import json
 import logging
 import socket
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
+import anyio
 import uvicorn
 from mcp.server import streamable_http
 from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 
 from toolwright.errors import ToolwrightError
@@ -35,7 +41,58 @@ class _Server(uvicorn.Server):
 async def serve_stdio(server: ToolServer) -> None:
     """Serve one client over stdin and stdout, until it closes them. Whatever tools print goes to stderr."""
     async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
+        await server.run(_Answered(read, write), write, server.create_initialization_options())
+
+
+class _Answered:
+    """The messages of a stream. A line that is none is answered with an error: the SDK leaves its sender waiting."""
+
+    def __init__(self, read: Any, write: Any) -> None:
+        self._read = read
+        self._write = write
+
+    @property
+    def last_context(self) -> contextvars.Context | None:
+        """The context of the sender, which the SDK asks for by this name."""
+        return getattr(self._read, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        while isinstance(item := await self._read.receive(), ValueError):
+            await self._write.send(SessionMessage(_not_read(item)))
+        return item  # type: ignore[no-any-return]
+
+    async def aclose(self) -> None:
+        await self._read.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+
+def _not_read(problem: ValueError) -> JSONRPCError:
+    """The answer to a line that is no message, with the id of the request where it can be read."""
+    given: object = problem.errors()[0]["input"] if isinstance(problem, ValidationError) else None
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)  # it reads half of a surrogate pair, too
+        except (ValueError, RecursionError):
+            told = ErrorData(code=PARSE_ERROR, message="The message is not JSON; send JSON in UTF-8")
+            return JSONRPCError(jsonrpc="2.0", id=None, error=told)
+    # The id of an answer is that of a request of this side.
+    id = given.get("id") if isinstance(given, dict) and "method" in given else None
+    told = ErrorData(code=INVALID_REQUEST, message="The message is no request of JSON-RPC, or has half of a character")
+    return JSONRPCError(jsonrpc="2.0", id=id if type(id) in (int, str) else None, error=told)
 
 
 async def serve_http(

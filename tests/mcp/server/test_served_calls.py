@@ -1,6 +1,7 @@
 """Calls of MCP clients: their results, errors, progress, cancellation and keys, at both revisions."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ from mcp import Client
 from mcp.client import InputRequiredRoundsExceededError
 from mcp.shared.exceptions import MCPError
 
-from tests.mcp.server.conftest import MODES, Connect
+from tests.mcp.server.conftest import MODES, Connect, command
 from tests.support import fail_after, in_memory, until
+from tests.warm_programs import WarmPrograms
 from toolwright import App, Policy, Rule, Runtime, ToolContext, tool
 from toolwright.mcp import per_connection, server
 from toolwright.runtime import used_sessions
@@ -55,6 +57,37 @@ async def test_an_app_is_served_over_stdio_with_schemas_structured_results_and_e
         with pytest.raises(MCPError, match="Unknown tool: 'ad'; did you mean 'add'") as unknown:
             await client.call_tool("ad", {})
         assert unknown.value.error.code == types.INVALID_PARAMS
+
+
+@pytest.mark.promise("MCP-05")
+async def test_a_line_that_cannot_be_read_is_answered_so_that_nobody_waits_for_it(
+    tmp_path: Path, warm: WarmPrograms
+) -> None:
+    arguments, environment = command(tmp_path)
+    pipe = asyncio.subprocess.PIPE
+    client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a test", "version": "1"}}
+    half = {"name": "charge", "arguments": {"order": "\ud800"}}
+    lines = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": half},
+        {"jsonrpc": "2.0", "id": 1, "result": {"text": "\ud800"}},  # an answer, not a request of this id
+        {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "add", "arguments": {"a": 1, "b": 2}}},
+    ]
+    async with fail_after(30):
+        server = await asyncio.create_subprocess_exec(
+            *warm.command, *arguments, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL, env=environment
+        )
+        assert server.stdin is not None
+        assert server.stdout is not None
+        sent = [json.dumps(line) for line in lines]
+        server.stdin.write("\n".join([*sent[:2], "no JSON", *sent[2:], ""]).encode())
+        told = [json.loads(await server.stdout.readline()) for _ in range(5)]
+        server.stdin.close()
+        await server.wait()
+    errors = [(line["id"], line["error"]["code"]) for line in told if "error" in line]
+    assert errors == [(None, -32700), (2, -32600), (None, -32600)]
+    assert [line["id"] for line in told if "result" in line] == [1, 3]
 
 
 @pytest.mark.promise("MCP-05")
