@@ -126,8 +126,8 @@ _MOST_SEARCHED = 256 * 1024
 def lone_surrogate(data: bytes) -> tuple[str, int] | None:
     """The escape of half a character at which this text cannot be read, and its place; None if that has another cause.
 
-    Such an escape has no other half beside it, and the text breaks elsewhere, or nowhere, without it. The rest of a long
-    text is not searched.
+    Such an escape has no other half beside it, and the text breaks elsewhere, or nowhere, without it. Only the start of
+    a long text is searched.
     """
     place = 0
     while (found := _ESCAPE.search(data, place, _MOST_SEARCHED)) is not None:
