@@ -10,7 +10,7 @@ from tests.postgres_server import PostgresServer
 from tests.support import fail_after
 from toolwright.stores.postgres.connection import PostgresConnection
 from toolwright.stores.postgres.store import PostgresStore
-from toolwright.stores.postgres.writer import Writer
+from toolwright.stores.postgres.writer import _MAKE_SAFE, Writer
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +37,7 @@ async def test_a_commit_that_the_server_carries_out_after_its_client_gave_up_is_
     store = await PostgresStore.open(f"{server.url}?schema=late")
     firings, real = Firings(), PostgresConnection.run
     late: list[threading.Timer] = []
+    said: list[str] = []
 
     def carry_out(connection):
         real(connection, "COMMIT")
@@ -48,6 +49,7 @@ async def test_a_commit_that_the_server_carries_out_after_its_client_gave_up_is_
             late.append(threading.Timer(0.3, carry_out, (self,)))
             late[0].start()
             raise psycopg.OperationalError("server closed the connection unexpectedly")
+        said.append(statement)
         return real(self, statement, values)
 
     # As where the server does not find it by the number that the client knows, such as behind a pooler.
@@ -56,6 +58,7 @@ async def test_a_commit_that_the_server_carries_out_after_its_client_gave_up_is_
     async with fail_after(60):
         assert await store._writer.do(firings.add) == 1
         assert firings.made == 2  # it was tried again
+        assert said[-1] == _MAKE_SAFE  # nobody waited until a replica had the first try
         assert server.execute("SELECT instant FROM late.firings") == [(1.0,)]
         await store.close()
     await asyncio.to_thread(late[0].join)

@@ -149,13 +149,11 @@ class Writer:
                         raise StoreUnavailable(str(store_error(self._address.shown, error))) from error
                     continue
                 self._roll_back(connection, jobs)
-                if self._sent is not None and unanswered is not None and isinstance(error, errors.NotNullViolation):
-                    # The server carried out the earlier try after all, when its client was gone.
-                    results = unanswered
-                    break
-                self._sent = None
+                # Its number is not new where the server carried out the earlier try after all, when its client was gone.
+                late = self._sent is not None and unanswered is not None and isinstance(error, errors.NotNullViolation)
+                self._sent = unanswered if late else None
                 repeats += 1
-                if not isinstance(error, _REPEATED) or repeats > MOST_REPEATS:
+                if not (late or isinstance(error, _REPEATED)) or repeats > MOST_REPEATS:
                     raise
             except NeedsAlone:
                 self._roll_back(connection, jobs)
