@@ -149,7 +149,7 @@ class Writer:
                         raise StoreUnavailable(str(store_error(self._address.shown, error))) from error
                     continue
                 self._roll_back(connection, jobs)
-                # Its number is not new where the server carried out the earlier try after all, when its client was gone.
+                # Where the number is not new, the server carried out the earlier try when its client was gone.
                 late = self._sent is not None and unanswered is not None and isinstance(error, errors.NotNullViolation)
                 self._sent = unanswered if late else None
                 repeats += 1
