@@ -69,9 +69,14 @@ def results(state: dict[str, Any]) -> list[ToolMessage]:
     return [message for message in state["messages"] if isinstance(message, ToolMessage)]
 
 
+def in_order(interrupts: Any) -> list[Any]:
+    """By their arguments: LangGraph lists them as their tasks end, in no order."""
+    return sorted(interrupts, key=lambda each: str(each.value.get("args")))
+
+
 def decided(made: Any, state: dict[str, Any], *decisions: Any) -> Any:
     """The command that answers the interrupts of a state, in the form of each face."""
-    interrupts = state["__interrupt__"]
+    interrupts = in_order(state["__interrupt__"])
     if made is graph_of:
         (only,) = interrupts
         assert len(only.value["action_requests"]) == len(decisions)
@@ -364,7 +369,7 @@ async def test_approvals_are_interrupts_with_the_answers_of_human_in_the_loop(pl
     answer = asks(("0", "add", {"a": 1, "b": 2}), *((id, "pay", {"to": to}) for id, to in names.items()))
     agent = made(runtime.session("s"), answer)
     state = await said(agent)
-    asked = [each.value for each in state["__interrupt__"]]
+    asked = [each.value for each in in_order(state["__interrupt__"])]
     actions = asked[0]["action_requests"] if made is graph_of else asked
     assert [(each["name"], each["args"]) for each in actions] == [("pay", {"to": to}) for to in "xyz"]
     edit = {"type": "edit", "edited_action": {"name": "pay", "args": {"to": "w"}}}
