@@ -159,8 +159,10 @@ class Run:
             if run.status == "queued" or run.options.tracked:
                 if run.attempts:  # the worker that handed it back left the turns of its sub-agents unfinished
                     core = background.sessions.core(run.session)
-                    await core.background.end_agents(run.call, said)
-                    background.sessions.leave(core)
+                    try:
+                        await core.background.end_agents(run.call, said)
+                    finally:
+                        background.sessions.leave(core)
                 outcome = stopped(run, begun=run.attempts > 0 or run.options.tracked)
                 redactor = await background.sessions.redactor(run.session) if run.options.tracked else None
                 await end(self._store, shared.quotas, run, outcome, shared.clock.now(), redactor=redactor)
