@@ -4,7 +4,7 @@ import pytest
 
 from tests.calls.schedule.stage import Stage, call
 from tests.support import fail_after
-from toolwright import Policy, Runtime, ToolContext, tool
+from toolwright import Batch, Policy, Runtime, Session, ToolContext, tool
 from toolwright.testing import FakeClock, is_idle, left_over
 
 ONE = Policy(max_concurrency=1, session_concurrency=1, runtime_concurrency=1)
@@ -108,6 +108,19 @@ async def test_a_call_freed_late_keeps_its_place_in_the_queue_for_slots():
     assert stage.entered == list("12345")
 
 
+async def until_a_slot_is_kept(stage: Stage, one: Session, two: Session) -> list[Batch]:
+    """Let later calls pass the one named "patient", until a slot is kept for it: then only one of the two runs."""
+    later = [
+        one.start_batch([call(f"n{n}", "narrow") for n in range(1, 300)]),
+        two.start_batch([call(f"w{n}", "wide") for n in range(1, 300)]),
+    ]
+    inside = await stage.settled()
+    while len(inside) > 1:
+        assert "patient" not in stage.entered
+        inside = await stage.after(min(inside, key=stage.entered.index))
+    return later
+
+
 async def one_after_the_other(stage: Stage) -> None:
     """Let the longest inside go, over and over, so that no two slots are ever free at once."""
     inside = await stage.settled()
@@ -192,12 +205,7 @@ async def test_a_patient_call_that_is_cancelled_gives_back_what_was_kept_for_it(
         one, two = runtime.session("one"), runtime.session("two")
         others = [one.start_batch([call("n0", "narrow")]), two.start_batch([call("w0", "wide")])]
         patient = two.start_batch([call("patient", "narrow")])
-        others.append(one.start_batch([call(f"n{n}", "narrow") for n in range(1, 300)]))
-        others.append(two.start_batch([call(f"w{n}", "wide") for n in range(1, 300)]))
-        inside = await stage.settled()
-        while len(inside) > 1:  # until a slot is kept: then only one of the two runs
-            assert "patient" not in stage.entered
-            inside = await stage.after(min(inside, key=stage.entered.index))
+        others += await until_a_slot_is_kept(stage, one, two)
         patient.cancel()
         assert len(await stage.settled()) == 2
         await one_after_the_other(stage)
@@ -258,12 +266,7 @@ async def test_a_patient_call_that_is_cancelled_while_it_waits_to_continue_gives
         others = [one.start_batch([call("n0", "narrow")]), two.start_batch([call("w0", "wide")])]
         assert await stage.settled() == ["n0", "w0"]
         await clock.advance(61)
-        others.append(one.start_batch([call(f"n{n}", "narrow") for n in range(1, 300)]))
-        others.append(two.start_batch([call(f"w{n}", "wide") for n in range(1, 300)]))
-        inside = await stage.settled()
-        while len(inside) > 1:  # until a slot is kept: then only one of the two runs
-            assert "patient" not in stage.entered
-            inside = await stage.after(min(inside, key=stage.entered.index))
+        others += await until_a_slot_is_kept(stage, one, two)
         patient.cancel()
         assert len(await stage.settled()) == 2
         await one_after_the_other(stage)
