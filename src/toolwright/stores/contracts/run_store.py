@@ -188,6 +188,9 @@ class RunStore(Protocol):
         Unfinished calls of the previous worker are released, and the new one may continue them. With disposition
         "rerun" they are deleted with their effects, unless the call has an outcome. The deadline is set once, at the
         first claim.
+
+        A worker that others took for dead since its last renewal holds what it claims; its capacity counts
+        again when it renews.
         """
         ...
 

@@ -162,6 +162,18 @@ async def a_run_accepts_signals_from_its_registration_to_its_end(database: Datab
     assert await store.waits.signals(go) == [b"1", b"2"]
 
 
+async def a_worker_that_others_took_for_dead_holds_what_it_claims_next(database: Database) -> None:
+    store, other = await database.open(), await database.open()
+    stores = services_of(store)
+    await stores.runs.renew("w1", [], 100.0, 130.0, 5)
+    await services_of(other).runs.leave("w1")  # as others remove it, when they see no sign of life
+    await stores.runs.register([registration()], PLENTY, None)
+    (run,) = await claim(stores)
+    await store.journal.begin([intent(run.call)])
+    assert await store.journal.finish(run.call, success(run.call), None, 101.0)
+    assert await stores.runs.finish(ending(run), QUOTAS)
+
+
 async def _begun(store: Store, disposition: Disposition) -> BackgroundRun:
     """A run of a worker, with a call that began, and an effect of it."""
     new = registration(disposition, options=Options(disposition=disposition))
@@ -203,4 +215,5 @@ TAKEOVERS = cases(
     a_claimed_run_whose_outcome_is_not_known_is_not_done,
     unfinished_calls_and_waits_of_a_run_end_with_it,
     a_run_accepts_signals_from_its_registration_to_its_end,
+    a_worker_that_others_took_for_dead_holds_what_it_claims_next,
 )

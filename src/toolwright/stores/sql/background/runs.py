@@ -75,6 +75,7 @@ COMPARED = 64
 """How many queued runs are compared beyond those that a worker may claim."""
 MOST_SERVED = 10_000
 """How many sessions a store remembers to have served."""
+_KNOWN_AGAIN = insert_if_new("workers", ("name", "owner", "capacity", "until"))
 _PASSED = "(lease_until < ?1 OR lease_until > ?2)"
 _KNOWN = "tool IN (SELECT value FROM json_each(?))"
 _AMONG = "(? IS NULL OR id IN (SELECT value FROM json_each(?)))"
@@ -159,6 +160,10 @@ class SqlRunStore:
                 if fair:
                     room = min(room, _share(connection, worker, known, room, now))
                 runs += self._shares.choose(connection, known, room, at)
+            if runs:
+                # Others remove the row of a worker that was cut off, and without it no call of a run may begin. How
+                # many it may run, its next renewal says.
+                connection.execute(_KNOWN_AGAIN, (worker, self._owner, 0, now + lease))
             taken = [take_run(connection, run, worker, at, now + lease) for run in runs]
             shown = self._shown(connection, [claimed.run for claimed in taken])
             return [claimed._replace(run=run) for claimed, run in zip(taken, shown, strict=True)]
@@ -349,7 +354,7 @@ def _share(connection: Connection, worker: str, known: str, room: int, now: floa
     others = [name for name, most in capacities.items() if name != worker and running.get(name, 0) < most]
     if not others:
         return room
-    own = max(1, capacities.get(worker, mine + room))
+    own = max(1, capacities.get(worker, 0) or mine + room)
     every = own + sum(capacities[name] for name in others)
     query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE state = 'queued' AND {_KNOWN} LIMIT ?) AS queued"
     work: int = one(connection, query, (known, every)) + mine + sum(running.get(name, 0) for name in others)
