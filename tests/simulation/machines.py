@@ -180,7 +180,7 @@ def simulated(world: Any, chance: random.Random) -> Iterator[None]:
         return dead
 
     def take_run(connection: Any, run: Any, worker: str, *rest: Any) -> Any:
-        if run.worker is not None:
+        if run.status in ("running", "waiting"):  # else it was handed back
             world.judge_takeover(PROCESS.get(), run)
         return real_take(connection, run, worker, *rest)
 
