@@ -99,6 +99,10 @@ class Request(Struct, frozen=True):
         return schema.get("default") if isinstance(schema, Mapping) else None
 
 
+_MATCHES_A_NAME = re.compile(r"(?:[A-Za-z0-9_.:/*?-]|\[!?\]?[^\]]*\])+")
+"""Shell-style patterns that the name of some tool may match."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """Allow, ask about, or deny the calls that match all conditions of the rule.
@@ -150,6 +154,12 @@ class Rule:
         if not tools or not all(isinstance(item, str) and item for item in tools):
             raise PolicyError(f"Rule tools {self.tools!r} name no tool; use a name or a pattern such as 'read_*'")
         # A rule that could never match would deny nothing, silently.
+        for item in tools:
+            if not _MATCHES_A_NAME.fullmatch(item):
+                raise PolicyError(
+                    f"Rule tools {item!r:.200} matches no tool: names have letters, digits, and _ . : / -, "
+                    "and a pattern may also have * ? and [...]"
+                )
         capabilities: Any = self.capabilities
         if isinstance(capabilities, str) or not CAPABILITIES.issuperset(_tuple_of(capabilities)):
             raise PolicyError(
