@@ -152,6 +152,16 @@ def _why_broken(data: bytes) -> str | None:
     return None
 
 
+def why_no_form(error: BaseException) -> str | None:
+    """Why a value has no JSON form, where the encoder would speak of itself; None where the value is the cause."""
+    if isinstance(error, UnicodeEncodeError):
+        half = error.object[error.start]
+        return f"a text in it has half of a surrogate pair, {half!a}, which is no character"
+    if "with str keys" in str(error):
+        return "an object in it has a key that is no text"
+    return None
+
+
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"\\'))
 _ALIKE = bytes.maketrans(b"{}", b"[]")
 _STEPS = bytes.maketrans(b"[]", b"\x01\xff")

@@ -302,6 +302,8 @@ async def test_a_step_whose_result_has_no_json_form_fails_alone(place, open_runt
     async def work(ctx: ToolContext) -> str:
         with pytest.raises(ToolError, match="has no JSON form"):
             await ctx.step("a", object)
+        with pytest.raises(ToolError, match="str that has no JSON form: a text in it has half of a surrogate pair"):
+            await ctx.step("c", lambda: "\ud83d")
         with pytest.raises(ToolwrightError, match="inputs of step 'b' have no JSON form"):
             await ctx.step("b", lambda thing: thing, object())
         return "told"

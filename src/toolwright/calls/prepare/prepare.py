@@ -310,7 +310,7 @@ def _read(prepared: PreparedCall, given: object, max_bytes: int) -> Failure | No
     except (TypeError, ValueError, OverflowError) as error:
         if isinstance(given, (str, bytes, bytearray)) and isinstance(error, UnicodeError):
             return _malformed(f"The arguments are not JSON: not UTF-8, near {_show(given, _not_utf8(given) - 30)}")
-        return _malformed(f"The arguments have no JSON form: {_why_no_form(error)}")
+        return _malformed(f"The arguments have no JSON form: {jsonx.why_no_form(error) or error}")
     if len(raw) > max_bytes:
         return _too_long(len(raw), max_bytes)
     if len(raw) > _FEW_PARTS and not _has_few_parts(raw):
@@ -329,16 +329,6 @@ def _why_not_json(given: Any, error: Exception) -> str:
         f"The arguments have half of a surrogate pair, {text} at byte {place}, which is no character; send both halves,"
         " or the character itself"
     )
-
-
-def _why_no_form(error: Exception) -> str:
-    """Why an object has no JSON form, where the encoder would speak of itself."""
-    if isinstance(error, UnicodeEncodeError):
-        half = error.object[error.start]
-        return f"a text in it has half of a surrogate pair, {half!a}, which is no character"
-    if "with str keys" in str(error):
-        return "an object in it has a key that is no text"
-    return str(error)
 
 
 def _as_written(text: str | bytes | bytearray) -> bytes:
