@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from toolwright import Runtime, ToolCall, ToolContext, tool
+from toolwright import Policy, Rule, Runtime, ToolCall, ToolContext, tool
+from toolwright.errors import RunError
+from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.sqlite.store import SqliteStore
+from toolwright.testing.conformance.cases import intent
 
 
 @pytest.mark.parametrize("place", ["memory", "file"])
@@ -36,6 +40,75 @@ async def test_sessions_that_are_deleted_and_children_whose_call_is_over_take_no
         tracemalloc.stop()
 
     # The record of each call stays for a while, which is some hundred bytes; a session and a child take 5,000.
+    assert grown / 100 < 2_000
+
+
+async def cut_off(path: Path, *sessions: str) -> None:
+    """Leave a call unfinished in each of these sessions, as a process does that is killed."""
+    store = await SqliteStore.open(path)
+    await store.journal.begin([intent(CallKey(session, "", "c1")) for session in sessions])
+    await store.close()
+
+
+@tool(readonly=True)
+async def book() -> str:
+    return "booked"
+
+
+async def test_sessions_whose_calls_were_recovered_take_no_memory(tmp_path: Path):
+    path = tmp_path / "agent.db"
+    async with Runtime.open(path, tools=[book], sync="normal") as runtime:
+
+        async def recover(numbers: range) -> None:
+            await cut_off(path, *(f"s{number}" for number in numbers))
+            recovered = await runtime.recover()
+            assert [each.outcome.value for each in recovered] == ["booked"] * len(numbers)
+            gc.collect()
+
+        await recover(range(20))
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        await recover(range(20, 120))
+        grown = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+
+    assert grown / 100 < 2_000
+
+
+async def test_a_session_whose_calls_were_recovered_is_set_up_by_the_program_afterwards(tmp_path: Path):
+    path = tmp_path / "agent.db"
+    await cut_off(path, "s")
+    async with Runtime.open(path, tools=[book]) as runtime:
+        assert [each.action for each in await runtime.recover()] == ["rerun"]
+        session = runtime.session("s", policy=Policy(rules=[Rule("deny", "book")]))
+        (outcome,) = await session.run_batch([ToolCall(id="c2", name="book")])
+    assert outcome.failure.code == "denied"
+
+
+async def test_the_sessions_of_triggers_take_no_memory_when_an_occurrence_is_refused(tmp_path: Path):
+    @tool(supports_background=True)
+    async def tell() -> None: ...
+
+    path = tmp_path / "agent.db"
+    async with Runtime.open(path, tools=[tell], sync="normal") as runtime:
+        for number in range(120):
+            await runtime.session(f"s{number}").on(f"news {number}", "tell")
+            await runtime.occur(f"news {number}", 1, key=f"{number}")
+    async with Runtime.open(path, tools=[tell], worker=False) as runtime:
+
+        async def refused(numbers: range) -> None:
+            for number in numbers:
+                with pytest.raises(RunError, match="another payload"):
+                    await runtime.occur(f"news {number}", 2, key=f"{number}")
+            gc.collect()
+
+        await refused(range(20))
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        await refused(range(20, 120))
+        grown = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+
     assert grown / 100 < 2_000
 
 

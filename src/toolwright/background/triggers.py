@@ -166,7 +166,7 @@ async def occur(
         known = await store.triggers_of(topic)
         fields = jsonx.decode(data)
         chosen = [one for one in known if session in (None, one.session) and _is_for(one, fields)]
-        starts = [await _start(background, trigger, occurrence, data, under) for trigger in chosen]
+        starts = [await _started_in(background, trigger, occurrence, data, under) for trigger in chosen]
         ids = await store.occur(occurrence, known, starts)
         if ids is not None:  # else a trigger came or went since they were read
             break
@@ -185,10 +185,25 @@ def _is_for(trigger: Trigger, payload: object) -> bool:
     return not trigger.match or (isinstance(payload, dict) and matches(trigger.match, payload))
 
 
-async def _start(
+async def _started_in(
     background: Background, trigger: Trigger, occurrence: Occurrence, payload: bytes, under: bytes | None
 ) -> Start:
+    """The start of a run in the session of a trigger, which need not stay in memory for that."""
     session = background.sessions.core(trigger.session)
+    try:
+        return await _start(background, session, trigger, occurrence, payload, under)
+    finally:
+        background.sessions.leave(session)
+
+
+async def _start(
+    background: Background,
+    session: SessionCore,
+    trigger: Trigger,
+    occurrence: Occurrence,
+    payload: bytes,
+    under: bytes | None,
+) -> Start:
     arguments = dict(trigger.arguments)
     if trigger.payload_as is not None:
         await session.know_secrets()

@@ -107,12 +107,15 @@ async def recover(
             break
         for (session, scope, authority), intents in groups.items():
             seen.update(intent.key for intent in intents)
+            core = sessions.core(session)
             try:
-                batch = sessions.open(session).recovering(intents, scope, authority)
+                batch = core.recovering(intents, scope, authority)
             except PolicyError as error:  # such as a rule of its batch that is not known here
                 done += [_left(intent, error) for intent in intents]
             else:
                 done += await _finish(batch, session, scope)
+            finally:
+                sessions.leave(core)
     return done
 
 
