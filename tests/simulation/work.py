@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from tests.effects.interleaving.loop import PROCESS
 from toolwright import App, Policy, Tool, ToolCall, ToolContext, tool
+from toolwright.stores.postgres.life import LEASE
 from toolwright.testing import FunctionModel
 from toolwright.tools.model import ModelRequest
 
@@ -42,8 +43,8 @@ async def _step(ctx: ToolContext, key: str, name: str, on_crash: Literal["rerun"
     async def do() -> str:
         world.ledger.steps[what] += 1
         world.note(PROCESS.get(), f"{what} happens")
-        # Who stood still for longer than its lease may do what may be done again, before it learns of that.
-        stale = on_crash == "rerun" and PROCESS.get().excused(30.0)  # type: ignore[union-attr]
+        # Who was taken for dead may do what may be done again, before it learns of that.
+        stale = on_crash == "rerun" and PROCESS.get().excused(LEASE - 2.0)  # type: ignore[union-attr]
         if what in world.ledger.done_steps and not stale:
             world.wrong(f"{what} was done, and happened again")
         if on_crash == "fail" and world.ledger.steps[what] > 1:
