@@ -10,7 +10,7 @@ import pytest
 
 from tests.background.conftest import Stage
 from tests.support import fail_after
-from toolwright import Pending, Policy, Runtime, ToolContext, tool
+from toolwright import Pending, Policy, Runtime, ToolCall, ToolContext, tool
 from toolwright.errors import RunError, RuntimeClosed, ServiceError, ToolwrightError
 
 
@@ -447,17 +447,31 @@ async def test_who_only_looks_after_runs_does_not_begin_to_work(stage: Stage, fi
 
 @pytest.mark.promise("PROC-04")
 async def test_a_session_that_only_a_worker_opened_may_still_be_given_its_policy(stage: Stage, file: Path):
+    inside: list[str] = []
+    most = 0
+
+    @tool(parallel=True)
+    async def work(ctx: ToolContext) -> None:
+        nonlocal most
+        inside.append(ctx.call_id)
+        most = max(most, len(inside))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        inside.remove(ctx.call_id)
+
     await (await stage.open(file, endless, worker=False)).session("s").spawn("endless", id="mine")
-    runtime = await stage.open(file, endless, worker=True)
+    runtime = await stage.open(file, endless, work, worker=True)
 
     async def begun() -> bool:
         (run,) = await stage.opened[0].session("s").runs()
         return run.status == "running"
 
     await stage.until_so(begun)
-    session = runtime.session("s", policy=Policy(background_per_session=1))
+    session = runtime.session("s", policy=Policy(background_per_session=1, session_concurrency=2))
     with pytest.raises(RunError, match="Maximum 1"):
         await session.spawn("endless")
+    outcomes = await stage.until(session.run_batch([ToolCall(name="work") for _ in range(6)]))
+    assert ([outcome.ok for outcome in outcomes], most) == ([True] * 6, 2)
     with pytest.raises(ToolwrightError, match="open already"):
         runtime.session("s", policy=Policy())
 
