@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import gc
 import logging
 import random
 import tempfile
@@ -177,10 +176,6 @@ class World:
         """Play it to its end, and return the promises that were broken."""
         asyncio.set_event_loop(self.loop)
         logging.disable(logging.CRITICAL)
-        # Sessions that nobody uses are forgotten when they are collected: at instants of this world, so that one seed
-        # gives one history whatever this process did before.
-        gc.freeze()
-        gc.disable()
         scratch = Path(tempfile.gettempdir()) / "toolwright-simulation"
         scratch.mkdir(exist_ok=True)
         try:
@@ -200,8 +195,6 @@ class World:
             logging.disable(logging.NOTSET)
             asyncio.set_event_loop(None)
             self.loop.close()
-            gc.enable()
-            gc.unfreeze()
         return self.ledger.problems
 
     async def _play(self) -> None:
@@ -214,15 +207,8 @@ class World:
         for order in self.plan.orders:
             self._later(order.at, self._place, order)
         self._helping = self.loop.create_task(self._help())
-        self._collecting = self.loop.create_task(self._collect())
         await asyncio.sleep(self.plan.length)
         await self._finish()
-
-    async def _collect(self) -> None:
-        """Let what nobody uses any more go."""
-        while True:
-            gc.collect()
-            await asyncio.sleep(1.0)
 
     def _later(self, at: float, do: Callable[..., None], *given: Any) -> None:
         self.loop.call_at(at, do, *given, context=self.context)

@@ -1,12 +1,14 @@
 """An event loop where chance decides who runs next. Owns virtual time and the turns of several processes.
 
 Each process keeps the order of its own callbacks, as asyncio promises; which process gets the next turn is drawn from
-a seeded generator. Time stands still while anybody has something to do, and then jumps to the next timer.
+a seeded generator. Time stands still while anybody has something to do, and then jumps to the next timer. What nobody
+uses any more, such as a session, is collected once in a virtual second, and not when chance has it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import heapq
 import itertools
 import random
@@ -50,6 +52,7 @@ class SeededLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._numbers = itertools.count()
         self._now = 0.0
+        self._collect_at = 0.0
         self.turns = 0
 
     def time(self) -> float:
@@ -68,6 +71,15 @@ class SeededLoop(asyncio.BaseEventLoop):
         timer = asyncio.TimerHandle(when, callback, args, self, context)
         heapq.heappush(self._timers, (when, next(self._numbers), timer))
         return timer
+
+    def run_forever(self) -> None:
+        gc.freeze()
+        gc.disable()
+        try:
+            super().run_forever()
+        finally:
+            gc.enable()
+            gc.unfreeze()
 
     def _enqueue(self, handle: asyncio.Handle) -> None:
         process = handle._context.get(PROCESS) or self._world  # type: ignore[attr-defined]
@@ -91,6 +103,9 @@ class SeededLoop(asyncio.BaseEventLoop):
             if not wakes:
                 raise Stuck(f"nothing can happen any more, at {self._now:.3f} s")
             self._now = max(self._now, min(wakes))
+            if self._now >= self._collect_at:
+                gc.collect()
+                self._collect_at = self._now + 1.0
             self._wake()
             able = self._able()
         process = able[0] if len(able) == 1 else self._chance.choice(able)
