@@ -25,7 +25,7 @@ from tests.simulation.server import UNSYNCED, Server
 from tests.simulation.threads import EPOCH, Threads
 from tests.simulation.work import APP, RERUN
 from toolwright import KeyRefused, RuntimeClosed, StoreError, ToolCall
-from toolwright.errors import ScheduleError
+from toolwright.errors import RunError, ScheduleError
 from toolwright.stores.postgres.life import LEASE
 
 RUNS = ("pay", "look", "steps", "hear", "write")
@@ -311,6 +311,10 @@ class World:
                 return await machine.do(work(machine))
             except (Died, RuntimeClosed, StoreError) as error:
                 self.note(machine, f"{what}: {error!r:.200}")
+            except RunError as error:
+                if error.code not in ("session_limit", "worker_limit"):
+                    raise
+                self.note(machine, f"{what}: {error}")
             except asyncio.CancelledError:
                 if not machine.closing and not machine.dead:
                     raise
