@@ -486,13 +486,18 @@ class World:
         async def signal() -> Any:
             return await machine.runtime.signal(key, number)
 
+        maybe_sent = self.ledger.maybe_sent[name]
+        maybe_sent.add(number)  # the history may end before its sender is told
         try:
             await machine.do(signal())
+        except KeyRefused:
+            maybe_sent.discard(number)
+            raise
         except (Died, RuntimeClosed, StoreError) as error:
             self.note(machine, f"signal {number}: {error!r:.200}")
-            self.ledger.maybe_sent[name].add(number)
             return
         self.note("user", f"the {name} have {number}")
+        maybe_sent.discard(number)
         self.ledger.sent[name].append(number)
 
     # --- the end
