@@ -150,9 +150,9 @@ async def test_what_a_crash_of_the_server_lost_of_a_living_process_is_written_ag
     @tool(readonly=True)
     async def look(number: int) -> int:
         ran.append(number)
-        if number % 5 == 0:
+        if number % 5 == 4:
             entered.set()
-            await leave.wait()
+        await leave.wait()  # an outcome would wait for the disk
         return number
 
     store = await PostgresStore.open(f"{server.url}?schema=living")
