@@ -12,6 +12,7 @@ import pytest
 from tests.support import fail_after
 from toolwright import (
     App,
+    MissingRequirement,
     Runtime,
     StoreError,
     Tool,
@@ -136,6 +137,19 @@ async def test_a_store_that_cannot_be_opened_closes_the_lifespan(tmp_path: Path)
     with pytest.raises(StoreError):
         await App(lifespan=lifespan_of(log)).open(tmp_path / "agent.db")
     assert log == ["entered", "closed"]
+
+
+@pytest.mark.promise("APP-02")
+async def test_a_model_that_cannot_be_opened_closes_the_store_and_the_lifespan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    log: list[str] = []
+    async with fail_after(5):
+        with pytest.raises(MissingRequirement, match="OPENAI_API_KEY"):
+            await App(model="openai:gpt-5.1", lifespan=lifespan_of(log)).open(tmp_path / "agent.db")
+    assert log == ["entered", "closed"]
+    assert [path.name for path in tmp_path.iterdir()] == ["agent.db"]  # no program has it open
 
 
 @pytest.mark.promise("APP-02")

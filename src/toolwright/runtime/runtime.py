@@ -588,16 +588,18 @@ def open_app(app: AppSettings, store: str | Path | Store, options: OpenOptions) 
                 "A driver brings work to the workers of a store that they share, and this runtime is in memory; "
                 "give it a file or the URL of a store"
             )
-        lifespan = None if app.lifespan is None else LifespanTask(app.lifespan)
+        lifespan, storage = None if app.lifespan is None else LifespanTask(app.lifespan), None
         try:
             deps = NO_LIFESPAN if lifespan is None else await lifespan.enter()
             keys = options.get("master_key") or app.master_key
             storage = await open_storage(store, options.get("sync", "full"), clock, keys)
+            runtime = Runtime(wire(app, arranged, options, storage, clock, lifespan, deps, driver))
         except BaseException as error:
+            if storage is not None:  # such as when the model has no key
+                await _close_after(error, storage.close)
             if lifespan is not None:
                 await _close_after(error, lifespan.exit)
             raise
-        runtime = Runtime(wire(app, arranged, options, storage, clock, lifespan, deps, driver))
         try:
             await _start(runtime, runtime._parts, options)
         except BaseException as error:
