@@ -1,14 +1,37 @@
 """Secrets that are given to a tool as an argument: what it echoes, reports and fails with is redacted."""
 
+import asyncio
 import logging
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from tests.session.leaks import files_beside
+from tests.support import fail_after
 from toolwright import Tool, ToolCall, ToolContext, tool
 from toolwright.tools.outcome import ToolError
 
 PIN = "PIN-98765-0"
+
+
+class HeldThread(ThreadPoolExecutor):
+    """One thread for the work of `asyncio.to_thread`. While it holds, each piece of work waits for its event, and the
+    events come in the order of the work."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.holds = True
+        self.waiting: asyncio.Queue[threading.Event] = asyncio.Queue()
+
+    def submit(self, work: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        let = threading.Event()
+        if self.holds:
+            self.waiting.put_nowait(let)
+        else:
+            let.set()
+        return super().submit(lambda: let.wait() and work(*args, **kwargs))
 
 
 @tool(secret="pin")
@@ -72,3 +95,30 @@ async def test_another_session_says_the_same_words_freely(open_runtime):
     await runtime.session("s").run_batch([ToolCall(name="act", arguments={"pin": PIN, "way": "echo"})])
     (outcome,) = await runtime.session("other").run_batch([ToolCall(name="say", arguments={"words": PIN})])
     assert outcome.value == PIN
+
+
+@pytest.mark.promise("SES-03")
+async def test_a_secret_that_a_tool_gives_while_another_is_learnt_is_redacted(open_runtime):
+    go = asyncio.Event()
+
+    @tool(secret="pin", parallel=True)
+    async def echo(pin: str) -> str:
+        await go.wait()
+        return f"<{pin}>"
+
+    @tool(parallel=True)
+    async def outer() -> None:
+        setting = asyncio.ensure_future(session.secrets.set("other", "another-secret"))
+        let, thread.holds = await thread.waiting.get(), False
+        batch = session.start_batch([ToolCall(name="echo", arguments={"pin": PIN})])
+        let.set()
+        await setting
+        go.set()
+        told.extend([each.text for each in await batch])
+
+    told: list[str] = []
+    session = (await open_runtime(":memory:", echo, outer)).session("s")
+    asyncio.get_running_loop().set_default_executor(thread := HeldThread())
+    async with fail_after(10):
+        await session.call("outer")
+    assert told == ["<[secret:pin]>"]

@@ -109,17 +109,20 @@ class KnownSecrets:
             self._install(own, compiled(self._shards, [pair for pair in new if pair in own], gone))
 
     async def _compile(self, pairs: Iterable[Pair], most: int | None = None) -> None:
-        if new := self._new(pairs):
-            own, gone = self._with(new)
+        pairs = list(pairs)
+        while new := self._new(pairs):
+            before, (own, gone) = self._shards, self._with(new)
             kept = [pair for pair in new if pair in own]
-            shards = await asyncio.to_thread(compiled, self._shards, kept, gone)
+            shards = await asyncio.to_thread(compiled, before, kept, gone)
             if most is not None and sum(shard.size for shard in shards) > most:
                 raise ServiceError(
                     "The secrets of the session are too many to be looked for, or have too many lines; "
                     "delete some, or keep a long one elsewhere",
                     "quota",
                 )
-            self._install(own, shards)
+            if self._shards is before:  # else others were learnt at once meanwhile, and are not among these
+                self._install(own, shards)
+                break
 
     def _new(self, pairs: Iterable[Pair]) -> list[Pair]:
         new = [pair for pair in dict.fromkeys(pairs) if pair not in self._own]
