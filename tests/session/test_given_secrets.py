@@ -122,3 +122,28 @@ async def test_a_secret_that_a_tool_gives_while_another_is_learnt_is_redacted(op
     async with fail_after(10):
         await session.call("outer")
     assert told == ["<[secret:pin]>"]
+
+
+@pytest.mark.promise("SES-03")
+async def test_a_batch_that_is_cancelled_while_secrets_are_learnt_takes_none_of_another_batch_with_it(open_runtime):
+    @tool(secret="pin", parallel=True)
+    async def echo(pin: str) -> str:
+        return f"<{pin}>"
+
+    @tool(parallel=True)
+    async def outer() -> None:
+        await session.call("echo", pin="PIN-12345-6")
+
+    session = (await open_runtime(":memory:", echo, outer)).session("s")
+    asyncio.get_running_loop().set_default_executor(thread := HeldThread())
+    async with fail_after(10):
+        first = session.start_batch([ToolCall(name="outer")])
+        let = await thread.waiting.get()
+        second = session.start_batch([ToolCall(name="echo", arguments={"pin": PIN})])
+        let.set()
+        let, thread.holds = await thread.waiting.get(), False  # the first learns the secret of the second, too
+        first.cancel("no longer needed")
+        await first.settled()
+        let.set()
+        (outcome,) = await second
+    assert outcome.text == "<[secret:pin]>"

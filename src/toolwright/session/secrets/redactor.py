@@ -187,8 +187,13 @@ class KnownSecrets:
         async with self._lock:
             while self._given:
                 given, self._given = self._given, []
-                # At most the number that stays known, or a batch could give any number to be compiled.
-                await self._compile(given[-FORMER:])
+                try:
+                    # At most the number that stays known, or a batch could give any number to be compiled.
+                    await self._compile(given[-FORMER:])
+                except BaseException:
+                    # Some may be those of a batch that waits for its turn here.
+                    self._given = [*given, *self._given]
+                    raise
 
     # --- secrets of its parent that a child session knows
 
