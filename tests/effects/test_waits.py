@@ -9,6 +9,7 @@ from tests.effects.watching import waiting
 from tests.support import fail_after, in_memory
 from toolwright import KeyRefused, Pending, Runtime, ToolCall, ToolContext, ToolError, ToolwrightError, tool
 from toolwright.effects.memory import MemoryStore
+from toolwright.effects.memory_rows import MemoryDatabase
 from toolwright.effects.waiting_room import Watcher
 from toolwright.errors import StoreError
 from toolwright.testing import FakeClock, is_idle, slots_in_use
@@ -564,6 +565,41 @@ async def test_another_process_on_the_same_file_resolves_too(file, open_runtime)
         assert [await other.signal(keys[0], number) for number in (1, 2)] == [1, 2]
         booked, heard = await batch
     assert (booked.value, heard.value) == ("from elsewhere", [1, 2])
+
+
+@pytest.mark.promise("WAIT-02")
+async def test_a_resolution_of_another_process_is_not_missed_while_a_second_wait_begins():
+    rows, clock, asked = MemoryDatabase(), FakeClock(), asyncio.Queue()
+
+    class Slow(MemoryStore):
+        """Tells only when it is let to from where on arrivals are to be read."""
+
+        async def arrivals(self, since):
+            if since is None:
+                asked.put_nowait(let := asyncio.Event())
+                await let.wait()
+            return await super().arrivals(since)
+
+    desk = Desk()
+    async with (
+        fail_after(10),
+        Runtime.open(Slow(rows), tools=[desk.tool], clock=clock) as runtime,
+        Runtime.open(MemoryStore(rows), clock=clock) as other,
+    ):
+        events = runtime.subscribe()
+        first = runtime.session("a").start_batch([call()])
+        let_first = await asked.get()
+        second = runtime.session("b").start_batch([call("BA2")])
+        let_second = await asked.get()
+        let_first.set()
+        await waiting(events)
+        assert (await other.resolve(desk.keys["LH1"], "from elsewhere")).first
+        let_second.set()
+        await waiting(events)
+        await clock.advance(1)
+        (outcome,) = await first
+        assert outcome.value == "from elsewhere"
+        second.cancel("done")
 
 
 async def test_a_blocking_runtime_resolves_too(tmp_path):

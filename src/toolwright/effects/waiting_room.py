@@ -271,7 +271,9 @@ class WaitingRoom:
     async def _look_from_here(self) -> None:
         """Note where to look from, before anything that is waited for could be resolved elsewhere."""
         if self._cursor is None and self._news is not None:
-            self._cursor = (await self._store.arrivals(None)).cursor
+            cursor = (await self._store.arrivals(None)).cursor
+            if self._cursor is None:  # else another wait began meanwhile, and may be resolved before this position
+                self._cursor = cursor
 
     def _keep_looking(self) -> None:
         if self._news is None or self._closed or self._listening is not None:
