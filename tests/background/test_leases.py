@@ -14,6 +14,7 @@ from tests.background.conftest import Stage
 from toolwright import Runtime, ToolContext, tool
 from toolwright.stores.contracts.background_run import Options, Registration
 from toolwright.stores.contracts.run_store import Limits
+from toolwright.stores.sql.background.runs import SqlRunStore
 from toolwright.stores.sqlite.admin.history import calls
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing import FakeClock
@@ -273,6 +274,39 @@ async def test_a_run_that_may_not_run_again_is_abandoned_with_what_is_known(pair
     (message,) = await there.messages.list()
     assert message.content.startswith("Background run abandoned.")
     assert await there.files.read(f"/.background/{run.id}/output.log") == "[stdout] half way"
+
+
+@pytest.mark.promise("PROC-04")
+async def test_a_run_that_was_to_stop_when_it_was_abandoned_runs_once_it_is_resumed(
+    pair: Pair, file: Path, monkeypatch: pytest.MonkeyPatch
+):
+    ends, may_end, resumed = asyncio.Event(), asyncio.Event(), False
+    finish = SqlRunStore.finish
+
+    async def finish_late(self: SqlRunStore, ending: Any, quotas: Any) -> bool:
+        ends.set()
+        await may_end.wait()
+        return await finish(self, ending, quotas)
+
+    monkeypatch.setattr(SqlRunStore, "finish", finish_late)
+
+    @tool(supports_background=True)
+    async def work() -> str:
+        if not resumed:
+            await asyncio.Event().wait()
+        return "done"
+
+    here, there = await pair.open(file, work)
+    run = await here.spawn("work", disposition="abandon")
+    handle = await pair.lose(run, there)
+    await pair.other.until(ends.wait())
+    assert await pair.other.until(handle.cancel())
+    may_end.set()
+    await pair.other.until(handle.wait())
+    assert handle.status == "abandoned"
+    resumed = True
+    await pair.other.until(handle.resume(by="ann"))
+    assert (await pair.other.until(handle.wait())).value == "done"
 
 
 @pytest.mark.promise("APP-04", "PROC-04")

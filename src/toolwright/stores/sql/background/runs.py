@@ -556,7 +556,8 @@ def reopen_run(
     connection.execute("DELETE FROM waits WHERE session = ? AND scope = ? AND resolution IS NULL", scope)
     connection.execute(
         "UPDATE processes SET state = 'queued', status_text = 'Queued', ended_at = NULL, outcome = NULL, worker = NULL,"
-        " deadline = NULL, crashes = 0, authority = coalesce(?, authority) WHERE id = ?",
+        # It may have been asked to stop when it was about to end: who resumes it has decided after that.
+        " deadline = NULL, crashes = 0, cancel_reason = NULL, authority = coalesce(?, authority) WHERE id = ?",
         (authority, id),
     )
     add_event(connection, id, "reopened", {"by": by}, at)
