@@ -10,6 +10,7 @@ import pytest
 from tests.support import fail_after
 from toolwright import ConnectionRequired, Pending, ToolCall, ToolContext, jsonx, tool
 from toolwright.errors import ArchiveError, ServiceError, StoreError, ToolwrightError
+from toolwright.session.secrets.master_keys import GivenKeys
 from toolwright.stores.contracts.sessions import Quota, Quotas
 
 NOW = 1_700_000_000.0
@@ -370,3 +371,25 @@ async def test_a_call_that_lacked_a_connection_is_retried_when_it_came_with_an_a
     assert (await session.call("star")).status == "connection_required"
     await runtime.import_session(tmp_path / "s.zip", as_id="t", replace=True)
     assert (await session.call("star")).value == "starred"
+
+
+@pytest.mark.promise("SES-03")
+@pytest.mark.parametrize("to", ["memory", "file"])
+async def test_a_session_that_is_open_redacts_the_secrets_that_are_imported_into_it(open_runtime, tmp_path, to):
+    @tool
+    async def read(ctx: ToolContext) -> str:
+        return await ctx.files.read("/notes.txt")
+
+    keys = GivenKeys(bytes(range(32)))
+    first = await open_runtime(tmp_path / "first.db", read, master_key=keys)
+    await first.session("s").secrets.set("token", "a-token-of-ours")
+    await first.session("s").files.write("/notes.txt", "with a-token-of-ours")
+    await first.export_session("s", tmp_path / "s.zip")
+
+    second = await open_runtime(":memory:" if to == "memory" else tmp_path / "second.db", read, master_key=keys)
+    await second.session("other").secrets.set("key", "of the same master key")
+    session = second.session("s")
+    await session.files.write("/notes.txt", "without")
+    assert (await session.call("read")).value == "without"
+    await second.import_session(tmp_path / "s.zip", replace=True)
+    assert (await session.call("read")).value == "with [secret:token]"

@@ -697,6 +697,10 @@ class SessionCore:
         if self.shared.durable and (not self._secrets_read or self.known_secrets.behind):
             await self._know()
 
+    async def secrets_changed(self) -> None:
+        """Read the secrets again: they were imported with the session."""
+        await self.known_secrets.reload(self.shared.stores().secrets)
+
     def hides(self, data: bytes) -> bool:
         """True when some JSON holds a secret of the session in clear."""
         redactor = self.environment.redactor

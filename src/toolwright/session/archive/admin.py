@@ -85,6 +85,8 @@ class Archives:
         session = self._open.get(session_id)
         if session is not None:
             session.forget_calls()
+            if imported.counts["secrets"]:
+                await session.secrets_changed()
             await session.connections_changed()
         return imported
 

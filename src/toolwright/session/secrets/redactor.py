@@ -246,6 +246,13 @@ class KnownSecrets:
             self._loading = asyncio.ensure_future(self._load(store))
         await asyncio.shield(self._loading)
 
+    async def reload(self, store: SecretStore) -> None:
+        """Read them again, as `load` does: all were replaced. The values they had stay known for a while."""
+        for name in list(self._current):
+            self.forget(name)
+        self._loading = None
+        await self.load(store)
+
     async def _load(self, store: SecretStore) -> None:
         rows = await store.all_secrets(self._session)
         async with self._lock:
