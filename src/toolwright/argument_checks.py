@@ -10,6 +10,9 @@ from typing import TypeGuard
 
 from toolwright.errors import ToolwrightError
 
+MOST = 2**63 - 1
+"""The largest whole number of a store."""
+
 
 def unusable(what: str, given: object, use: str) -> ToolwrightError:
     """The refusal of something that was given."""
@@ -46,13 +49,15 @@ def require_seconds(what: str, given: object) -> float:
 
 
 def require_count(what: str, given: object, least: int = 1) -> int:
-    """A whole number.
+    """A whole number that a store can compare with.
 
     Raises:
-        ToolwrightError: it is something else, or too small.
+        ToolwrightError: it is something else, too small, or too large.
     """
     if isinstance(given, bool) or not isinstance(given, int) or given < least:
         raise unusable(what, given, f"a whole number, {least} or more")
+    if given > MOST:
+        raise unusable(what, given, f"a whole number, {MOST} or less")
     return given
 
 

@@ -153,6 +153,9 @@ class Runtime:
         """
         if only is not None:
             require_session_id(only)
+        if limit is not None:
+            require_count("limit", limit)
+        after = encodable(require_text("after", after))
         return await self._open_parts().archives.list_sessions(only, after=after, limit=limit)
 
     async def export_session(self, session_id: str, path: str | Path, *, replace: bool = False) -> Exported:
@@ -502,6 +505,8 @@ class Runtime:
         look at it, and has the latest 10,000 events of this runtime.
         """
         parts = self._open_parts()
+        if after is not None:
+            require_count("number of an event", after, 0)
         require_count("limit", limit)
         return await parts.event_log.after(after, limit)
 

@@ -160,8 +160,9 @@ class ScheduleHandle:
 
     def upcoming(self, count: int = 5) -> list[float]:
         """Its next instants, if the rules of the time zone do not change."""
+        require_count("count", count, 0)
         schedule = self._schedule
-        if schedule.state != "active" or schedule.next_at is None or count < 1:
+        if schedule.state != "active" or schedule.next_at is None or count == 0:
             return []
         return [schedule.next_at, *due_between(schedule.timing, schedule.next_at, float("inf"), count - 1)]
 
@@ -310,7 +311,7 @@ async def find_schedule(background: Background, id: str) -> ScheduleHandle:
     Raises:
         ScheduleError: there is none.
     """
-    found = await background.shared.stores().schedules.find(id)
+    found = await background.shared.stores().schedules.find(require_name("id of a schedule", id))
     if found is None:
         raise ScheduleError(f"There is no schedule {id!r} in the store; `schedules` lists them", "not_found")
     return _owners_handle(background, found)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from toolwright import jsonx
+from toolwright.argument_checks import require_count
 from toolwright.calls.active_call import CURRENT
 from toolwright.calls.batch import Batch
 from toolwright.calls.judgement import Judgement
@@ -137,6 +138,9 @@ class Session:
 
     async def turns(self, *, active: bool = False, limit: int = 100, before: int | None = None) -> list[TurnInfo]:
         """The turns of the session, the newest first: all, or only the unfinished ones, or those before a number."""
+        require_count("limit", limit)
+        if before is not None:
+            require_count("before", before, 0)
         return await self._turns.list(active=active, limit=limit, before=before)
 
     async def turn(self, id: str) -> TurnClient:
