@@ -289,6 +289,30 @@ async def test_another_session_needs_a_grant(stage: Stage, place: str | Path):
         await runtime.session("u").run(run.id)
 
 
+@pytest.mark.promise("PROC-03", "SES-06")
+async def test_a_session_does_with_a_granted_run_what_it_was_granted_and_no_more(stage: Stage, place: str | Path):
+    @tool(supports_background=True)
+    async def release(ctx: ToolContext) -> None:
+        await ctx.runs.track("deploy", id="below")
+        await asyncio.Event().wait()
+
+    runtime = await stage.open(place, release)
+    run, other = await runtime.session("s").spawn("release"), runtime.session("t")
+
+    async def begun() -> bool:
+        return bool(await run.children())
+
+    await stage.until_so(begun)
+    await run.grant("t")
+    theirs = await other.run(run.id)
+    (below,) = await theirs.children()
+    for attempt in (theirs.grant("u"), theirs.resume(), below.grant("u"), below.report(status="x"), below.finish(1)):
+        with pytest.raises(RunError, match="belongs to another session") as refused:
+            await attempt
+        assert refused.value.code == "not_own"
+    assert await below.cancel("enough")
+
+
 @pytest.mark.promise("PROC-03")
 async def test_a_tool_needs_the_same_grant(stage: Stage, place: str | Path):
     @tool

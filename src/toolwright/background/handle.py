@@ -181,8 +181,10 @@ class Run:
         call, the run is from then on under the restrictions of that call, too.
 
         Raises:
-            RunError: it is not abandoned, or its session has as many active runs as it may.
+            RunError: it is not abandoned, is another session's ("not_own"), or its session has as many active runs as
+                it may.
         """
+        self._require_own()
         if by is not None:
             require_name("name of the person", by)
         run, background, shared = await self.refresh(), self._background, self._background.shared
@@ -332,19 +334,25 @@ class Run:
     def _require_own(self) -> None:
         if self._granted:
             raise RunError(
-                f"The run {self.id!r} belongs to another session, which alone reports on it; use a handle of its own",
+                f"The run {self.id!r} belongs to another session, which alone reports on it, resumes it and grants it; "
+                "use a handle of its own",
                 "not_own",
             )
 
     async def grant(self, session: str) -> None:
-        """Let another session await, follow, cancel and signal the run."""
+        """Let another session await, follow, cancel and signal the run.
+
+        Raises:
+            RunError: it is another session's ("not_own").
+        """
+        self._require_own()
         require_session_id(session)
         await self._store.grant(self.id, session)
 
     async def children(self) -> list[Run]:
         """The runs that it started, and the runs below these, each after its parent."""
         tree = await self._store.tree(self.id)
-        return [Run(self._background, run, self._store) for run in tree if run.id != self.id]
+        return [Run(self._background, run, self._store, granted=self._granted) for run in tree if run.id != self.id]
 
     def to_json(self) -> dict[str, Any]:
         """The run as plain data."""
