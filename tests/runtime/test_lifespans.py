@@ -244,6 +244,29 @@ async def test_an_error_of_closing_a_lifespan_is_raised_once_everything_is_close
             pass
 
 
+async def test_a_model_whose_connections_cannot_be_closed_keeps_nothing_open(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    class Model:
+        name = "broken"
+
+        def hold(self) -> None:
+            pass
+
+        async def release(self) -> None:
+            raise ConnectionResetError("the connection is gone")
+
+        async def complete(self, request: Any) -> str:
+            return "an answer"
+
+    log: list[str] = []
+    async with fail_after(5), App(model=Model(), lifespan=lifespan_of(log)).open(tmp_path / "agent.db"):
+        pass
+    assert log == ["entered", "closed"]
+    assert [path.name for path in tmp_path.iterdir()] == ["agent.db"]  # no program has it open
+    assert "the connection is gone" in caplog.text
+
+
 async def test_a_lifespan_that_ends_before_its_runtime_is_logged(caplog: pytest.LogCaptureFixture):
     broken = asyncio.Event()
 

@@ -162,12 +162,19 @@ class Agents:
     async def close(self) -> None:
         """Release their models, and leave their lifespans, the newest first. An error of one is logged."""
         for _, _, parts in self._made.values():
-            model = parts.shared.turn_defaults.model
-            if isinstance(model, HoldsConnections):
-                await model.release()
+            await release_model(parts.shared.turn_defaults.model)
         for task, _ in reversed(self._lifespans.values()):
             try:
                 await task.exit()
             except Exception:
                 log.exception("The lifespan of a sub-agent failed at its end", extra=log_fields("lifespan.failed"))
         self._lifespans.clear()
+
+
+async def release_model(model: ModelClient | None) -> None:
+    """Close the connections of a model, if it holds some. An error of it is logged: the rest is closed all the same."""
+    if isinstance(model, HoldsConnections):
+        try:
+            await model.release()
+        except Exception:
+            log.exception("The connections of a model could not be closed", extra=log_fields("model.not_released"))

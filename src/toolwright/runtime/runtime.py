@@ -35,6 +35,7 @@ from toolwright.effects.wait_keys import derived_key
 from toolwright.errors import DriverError, ToolwrightError
 from toolwright.event_bus import Subscription
 from toolwright.event_file import EventFile
+from toolwright.runtime.agents import release_model
 from toolwright.runtime.call_history import MemoryCallHistory
 from toolwright.runtime.capabilities import arrange
 from toolwright.runtime.lifespan import LifespanTask
@@ -59,7 +60,6 @@ from toolwright.stores.contracts.waits import WaitStore
 from toolwright.stores.opening import MEMORY
 from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
-from toolwright.tools.model import HoldsConnections
 from toolwright.tools.outcome import encodable
 from toolwright.tools.registry import Snapshot, ToolRegistry, ToolSource
 from toolwright.tools.remote_tools import RemoteStatus
@@ -673,8 +673,7 @@ async def _stop(parts: Parts) -> None:
         await parts.remote.close()
         await parts.shared.close()
         parts.sessions.close()
-        if isinstance(parts.shared.model, HoldsConnections):
-            await parts.shared.model.release()
+        await release_model(parts.shared.model)
     for file in parts.event_files:
         await file.close()
     for close in parts.closing:
