@@ -11,6 +11,8 @@ import pytest
 from tests.session.leaks import files_beside
 from tests.support import fail_after
 from toolwright import Tool, ToolCall, ToolContext, tool
+from toolwright.session.secrets.redactor import FORMER
+from toolwright.stores.sql.sessions.secrets import SqlSecretStore
 from toolwright.tools.outcome import ToolError
 
 PIN = "PIN-98765-0"
@@ -147,3 +149,35 @@ async def test_a_batch_that_is_cancelled_while_secrets_are_learnt_takes_none_of_
         let.set()
         (outcome,) = await second
     assert outcome.text == "<[secret:pin]>"
+
+
+@pytest.mark.promise("SES-03")
+async def test_a_secret_whose_writer_was_cancelled_meanwhile_stays_redacted(open_runtime, monkeypatch):
+    written, set_secret = asyncio.Event(), SqlSecretStore.set_secret
+
+    async def set_without_an_answer(self, *args):
+        await set_secret(self, *args)
+        written.set()
+        await asyncio.Event().wait()
+
+    @tool(secret="pin", parallel=True)
+    async def enter(pin: str) -> None:
+        """Enter it."""
+
+    @tool
+    async def read(ctx: ToolContext) -> str:
+        return await ctx.files.read("/notes.txt")
+
+    session = (await open_runtime(":memory:", enter, read)).session("s")
+    await session.files.write("/notes.txt", "with a-token-of-ours")
+    monkeypatch.setattr(SqlSecretStore, "set_secret", set_without_an_answer)
+    setting = asyncio.ensure_future(session.secrets.set("token", "a-token-of-ours"))
+    async with fail_after(10):
+        await written.wait()
+        setting.cancel()
+        await asyncio.wait({setting})
+        assert [info.key for info in await session.secrets.list()] == ["token"]
+        # More values than stay known when they are not among the secrets of the session.
+        for number in range(2 * FORMER):
+            await session.call("enter", pin=f"PIN-{number:05}")
+    assert (await session.call("read")).value == "with [secret:token]"

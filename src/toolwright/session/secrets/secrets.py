@@ -60,7 +60,7 @@ class Secrets:
         await self._known.learn_new(name, value)  # Before it is written: a tool that sees it must not show it.
         try:
             await self._store.set_secret(self._session, name, row, self._clock.now(), self._quota, mark)
-        except BaseException:
+        except Exception:  # where this is cancelled, it is written nevertheless
             self._known.restore(name, before)
             raise
 
