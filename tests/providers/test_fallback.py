@@ -114,3 +114,21 @@ def test_a_chain_is_named_after_its_models():
     model = FallbackModel([ScriptedModel([]), FunctionModel(str)])
     assert (model.provider, model.name) == ("fallback", "scripted:script,function:function")
     assert repr(model) == "<FallbackModel scripted:script,function:function>"
+
+
+async def test_a_model_that_cannot_be_released_keeps_no_other_of_its_chain_open():
+    released: list[str] = []
+
+    class Held(ScriptedModel):
+        def hold(self) -> None: ...
+
+        async def release(self) -> None:
+            released.append(self.name)
+            if self.name == "second":
+                raise OSError("it cannot be closed")
+
+    model = FallbackModel([Held([], name=name) for name in ("first", "second", "third")])
+    with pytest.raises(OSError, match="cannot be closed"):
+        async with model:
+            pass
+    assert sorted(released) == ["first", "second", "third"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterable
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from typing import Any, Self
 
 from toolwright.errors import ToolwrightError
@@ -95,9 +95,10 @@ class FallbackModel:
 
     async def release(self) -> None:
         """Close the connections of all models, unless somebody else holds them."""
-        for model in self.models:
-            if isinstance(model, HoldsConnections):
-                await model.release()
+        async with AsyncExitStack() as stack:  # one that fails keeps no other open
+            for model in self.models:
+                if isinstance(model, HoldsConnections):
+                    stack.push_async_callback(model.release)
 
     async def __aenter__(self) -> Self:
         self.hold()
