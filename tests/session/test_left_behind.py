@@ -1,5 +1,6 @@
 """What is over leaves nothing behind: no memory of sessions that are gone, no halves of archives."""
 
+import asyncio
 import fcntl
 import gc
 import os
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolwright import Policy, Rule, Runtime, ToolCall, ToolContext, tool
+from toolwright.effects.memory_rows import CallRow
 from toolwright.errors import RunError
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.sqlite.store import SqliteStore
@@ -41,6 +43,26 @@ async def test_sessions_that_are_deleted_and_children_whose_call_is_over_take_no
 
     # The record of each call stays for a while, which is some hundred bytes; a session and a child take 5,000.
     assert grown / 100 < 2_000
+
+
+async def test_what_calls_waited_for_is_forgotten_when_their_session_is_deleted():
+    keys: asyncio.Queue[str] = asyncio.Queue()
+
+    @tool
+    async def waits(ctx: ToolContext) -> object:
+        key = ctx.event_key("go")
+        keys.put_nowait(key)
+        return await ctx.wait(key)
+
+    async with Runtime.open(tools=[waits]) as runtime:
+        for number in range(2_100):
+            batch = runtime.session(f"s{number}").start_batch([ToolCall(name="waits")])
+            await runtime.resolve(await keys.get(), number)
+            assert [outcome.value for outcome in await batch] == [number]
+            await runtime.delete_session(f"s{number}")
+        del batch
+        gc.collect()
+        assert sum(type(each) is CallRow for each in gc.get_objects()) < 1_100  # they are dropped by the thousand
 
 
 async def cut_off(path: Path, *sessions: str) -> None:

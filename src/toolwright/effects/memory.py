@@ -386,17 +386,17 @@ class MemoryStore:
 
     def _settle(self, call: CallRow, key: WaitKey, resolution: Resolution) -> None:
         call.waits[key] = replace(call.waits.get(key) or Wait(key), resolution=resolution)
-        self._database.resolved.append((call, key))
+        self._database.resolved.add(call, key)
         self._wrote()
 
     async def arrivals(self, since: Cursor | None) -> Arrivals:
         database = self._database
-        cursor = f"{len(database.resolved)} {len(database.signalled)}"
+        cursor = f"{database.resolved.last} {database.signalled.last}"
         resolved, signalled = map(int, (since or cursor).split())
         return Arrivals(
             cursor,
-            [call.waits[key] for call, key in database.resolved[resolved:] if self._calls.get(key.call) is call],
-            [key for call, key in database.signalled[signalled:] if self._calls.get(key.call) is call],
+            [call.waits[key] for _, call, key in database.resolved.after(resolved)],
+            [key for _, _, key in database.signalled.after(signalled)],
         )
 
     async def waiting(self, session: str | None = None, kinds: Sequence[WaitKind] = ()) -> list[Wait]:
@@ -419,7 +419,7 @@ class MemoryStore:
             return Refused("over")
         sent = call.signals.setdefault(key, [])
         sent.append(payload)
-        self._database.signalled.append((call, key))
+        self._database.signalled.add(call, key)
         self._wrote()
         return len(sent)
 
@@ -436,16 +436,16 @@ class MemoryStore:
         self, session: str | None, before: int | None, limit: int, kinds: Sequence[WaitKind] = APPROVALS
     ) -> list[Decided]:
         found: list[Decided] = []
-        for number, (call, key) in reversed(list(enumerate(self._database.resolved, start=1))):
+        for number, call, key in self._database.resolved.newest_first():
+            if len(found) == limit:
+                break
             wait = call.waits.get(key)
             if (
-                len(found) < limit
-                and wait is not None
+                wait is not None
                 and wait.opened_at is not None
                 and key.kind in kinds
                 and (before is None or number < before)
                 and (session is None or key.call.session == session)
-                and self._calls.get(key.call) is call
             ):
                 found.append(Decided(number, wait))
         return found

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from bisect import bisect_right
+from collections.abc import Iterator
+from operator import itemgetter
 
 from toolwright.stores.contracts.journal import NO_CLAIMS, CallKey, Entry, Kept
 from toolwright.stores.contracts.waits import Remembered, Resolution, Wait, WaitKey
@@ -26,6 +29,39 @@ class CallRow:
         self.signals: dict[WaitKey, list[bytes]] = {}
 
 
+class Arrived:
+    """What arrived for calls from outside, in the order it came: a number, the call, and the wait that it was for.
+
+    With their calls: a call that was forgotten, and begun again under the same key, has nothing to do with earlier
+    input. What arrived for forgotten calls is dropped now and then.
+    """
+
+    def __init__(self, calls: dict[CallKey, CallRow]) -> None:
+        self._calls = calls
+        self._rows: list[tuple[int, CallRow, WaitKey]] = []
+        self._most = 1_024
+        self.last = 0
+        """The number of the newest."""
+
+    def add(self, call: CallRow, key: WaitKey) -> None:
+        self.last += 1
+        self._rows.append((self.last, call, key))
+        if len(self._rows) > self._most:
+            self._rows = [*self.after(0)]
+            self._most = max(1_024, 2 * len(self._rows))
+
+    def after(self, number: int) -> Iterator[tuple[int, CallRow, WaitKey]]:
+        """Those that came after the one of a number, the oldest first."""
+        start = bisect_right(self._rows, number, key=itemgetter(0))
+        return filter(self._is_known, self._rows[start:])
+
+    def newest_first(self) -> Iterator[tuple[int, CallRow, WaitKey]]:
+        return filter(self._is_known, reversed(self._rows))
+
+    def _is_known(self, row: tuple[int, CallRow, WaitKey]) -> bool:
+        return self._calls.get(row[2].call) is row[1]
+
+
 class MemoryDatabase:
     """The data that the stores of several owners share."""
 
@@ -38,10 +74,8 @@ class MemoryDatabase:
         self.calls: dict[CallKey, CallRow] = {}
         self.revoked: dict[str, Resolution] = {}
         self.remembered: list[Remembered] = []
-        # In the order they came, for readers that look for new ones. With their calls: a call that was forgotten, and
-        # begun again under the same key, has nothing to do with earlier input.
-        self.resolved: list[tuple[CallRow, WaitKey]] = []
-        self.signalled: list[tuple[CallRow, WaitKey]] = []
+        self.resolved = Arrived(self.calls)
+        self.signalled = Arrived(self.calls)
 
     def end(self, owner: str) -> None:
         """An owner has closed its store, or is dead."""
