@@ -198,6 +198,19 @@ class PostgresServer:
                 # A process that nobody waited for would look as if it ran.
                 (self._data / "postmaster.pid").unlink(missing_ok=True)
 
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Let none of its processes run."""
+        stopped = (self.pid, *self._children())
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in stopped:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
     def _children(self) -> list[int]:
         found = []
         for stat in Path("/proc").glob("[0-9]*/stat"):

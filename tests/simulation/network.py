@@ -69,7 +69,9 @@ class SimulatedAddress(Address):
                 arrived = False
             if not arrived:
                 raise psycopg.OperationalError("connection timeout expired")
-            return SimulatedConnection(server, server.connect(machine), link, patience or USER_TIMEOUT)
+            connection = SimulatedConnection(server, server.connect(machine), link, patience or USER_TIMEOUT)
+            self._opened(connection)
+            return connection
         except psycopg.Error as error:
             raise cannot_open(self.shown, error) from error
 
@@ -79,9 +81,12 @@ class SimulatedConnection(PostgresConnection):
 
     def __init__(self, server: Server, session: Session, link: Link, patience: float) -> None:
         self._server = server
+        self.server_started = server.started
         self._session = session
         self._link = link
         self._patience = patience
+        self._aborted = False
+        self._waiters: list[Callable[[], None]] = []
         self.alone = False
         self._depth = 0
         self._later: list[tuple[str, Sequence[Any], bool]] = []
@@ -120,14 +125,25 @@ class SimulatedConnection(PostgresConnection):
 
     def _arrive(self) -> None:
         if self._session.ended and self._session.silent:
-            self._server.threads.sleep(self._patience)
-            self._lose()
+            self._lose_patience()
         if not self._link.travel(self._link.latency(), self._patience):
             self._lose()
         if self._session.ended:
             if self._session.silent:
-                self._server.threads.sleep(self._patience)
+                self._lose_patience()
             self._lose()
+
+    def _lose_patience(self) -> None:
+        """Wait for a server that does not answer, until this is given up, and lose the connection."""
+        if not self._aborted:
+            self._server.threads.wait(self._waiters, self._patience)
+        self._lose()
+
+    def abort(self) -> None:
+        self._aborted = True
+        self._session.socket.ring()
+        for wake in [*self._waiters]:
+            wake()
 
     def _lose(self) -> None:
         self.raw.closed = True
@@ -200,7 +216,7 @@ class SimulatedConnection(PostgresConnection):
     def consume_input(self) -> None:
         if self._session.ended and not self.raw.closed:
             if self._session.silent:
-                self._server.threads.sleep(self._patience)
+                self._lose_patience()
             self._lose()
         self._session.socket.ready = False
 

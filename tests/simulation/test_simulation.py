@@ -52,6 +52,14 @@ def test_machines_that_find_a_replica_late_are_not_taken_for_dead_by_one_that_is
 
 
 @pytest.mark.promise("ENG-02")
+def test_a_run_is_not_taken_from_a_worker_while_its_connections_to_a_server_that_is_gone_time_out():
+    plan = Plan.of(2049056631)
+    check(plan)
+    with patch.object(SimulatedConnection, "abort", lambda self: None):
+        assert play(plan).ledger.problems
+
+
+@pytest.mark.promise("ENG-02")
 def test_one_seed_gives_one_history_however_garbage_is_collected():
     plan = Plan.of(5, machines=6, orders=24, faults=8, length=30.0)
     story, threshold = play(plan).ledger.story, gc.get_threshold()

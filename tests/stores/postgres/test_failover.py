@@ -71,3 +71,18 @@ async def test_a_commit_whose_connection_is_lost_is_acknowledged_when_the_replic
         await asyncio.to_thread(replica.start)
         assert await begun == [None]
         await store.close()
+
+
+@pytest.mark.promise("ENG-01", "ENG-02")
+async def test_who_waits_for_a_server_that_is_gone_goes_on_when_another_connection_found_the_new_one(pair):
+    primary, replica = pair
+    store = await PostgresStore.open(f"{url_of(primary, replica)}&connect_timeout=2")
+    with primary.frozen():  # it takes what is sent, and never answers
+        begun = asyncio.ensure_future(store.journal.begin([intent(call())]))
+        await asyncio.to_thread(replica.execute, "SELECT pg_promote()")
+        async with fail_after(30):
+            found = await asyncio.to_thread(store.address.connect)
+            assert await begun == [None]
+        found.raw.close()
+        await store.close()
+    assert replica.execute("SELECT count(*) FROM failover.calls") == [(1,)]

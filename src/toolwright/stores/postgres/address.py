@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import threading
 import weakref
 from typing import Any
 from urllib.parse import unquote
@@ -58,6 +59,7 @@ _SETTINGS = {
 _SINCE_17 = {"transaction_timeout": "0"}
 # Acknowledged writes must be on the disk; a writer that needs less says so in its transaction.
 _SYNCED = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+_STARTED = "SELECT extract(epoch FROM pg_postmaster_start_time())::float8"
 
 
 class Address:
@@ -100,6 +102,8 @@ class Address:
             defaults["target_session_attrs"] = "read-write"
         self._parts = {**defaults, **given, "client_encoding": "UTF8"}
         self._pooled = False
+        self._open: weakref.WeakSet[PostgresConnection] = weakref.WeakSet()
+        self._lock = threading.Lock()
 
     def _decoded(self, text: str) -> str:
         try:
@@ -155,7 +159,10 @@ class Address:
                 else sql.SQL("SET search_path = {}").format(sql.Identifier(value))
                 for name, value in settings.items()
             ]
-            raw.execute(sql.SQL("; ").join([*assignments, sql.SQL(_SYNCED)]))
+            answers = raw.execute(sql.SQL("; ").join([*assignments, sql.SQL(_SYNCED), sql.SQL(_STARTED)]))
+            while answers.nextset():
+                pass
+            ((started,),) = answers.fetchall()
         except psycopg.Error as error:
             raw.close()
             raise cannot_open(self.shown, error) from error
@@ -163,7 +170,18 @@ class Address:
             raw.close()
             raise
         _connections.add(raw)
-        return PostgresConnection(raw)
+        connection = PostgresConnection(raw, started)
+        self._opened(connection)
+        return connection
+
+    def _opened(self, connection: PostgresConnection) -> None:
+        """Give up the connections to a server that was there before this one: who waits for an answer on one of them
+        would learn only after a time-out that the server is gone."""
+        with self._lock:
+            former = [other for other in self._open if other.server_started != connection.server_started]
+            self._open.add(connection)
+        for other in former:
+            other.abort()
 
     def _require_session(self, raw: psycopg.Connection[Any]) -> None:
         """Refuse a pooler that gives each transaction another session of the server: settings, locks and `LISTEN`

@@ -7,7 +7,10 @@ the server.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import select
+import socket
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, NamedTuple, Self
@@ -46,16 +49,17 @@ class _Sent(NamedTuple):
 class PostgresConnection:
     """`Connection` of the shared queries over psycopg. It is used by one thread at a time.
 
-    `alone` is True in a transaction in which no other program writes.
+    `alone` is True in a transaction in which no other program writes. `server_started` tells one server from another.
     """
 
     has_bundles: ClassVar[bool] = False
     conflict: ClassVar[type[Exception]] = psycopg.IntegrityError
 
-    def __init__(self, raw: psycopg.Connection[Any]) -> None:
+    def __init__(self, raw: psycopg.Connection[Any], server_started: float) -> None:
         register(raw)
         raw.prepare_threshold = PREPARE_AFTER
         self.raw = raw
+        self.server_started = server_started
         self.alone = False
         self._loaders = Transformer(raw)
         self._uses: dict[_Key, int | bytes] = {}
@@ -212,6 +216,18 @@ class PostgresConnection:
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             self._exchange(waiting)
+
+    def abort(self) -> None:
+        """End it, from any thread: who waits for the server finds the connection lost."""
+        try:
+            copy = os.dup(self.raw.fileno())
+        except (OSError, psycopg.Error):
+            return
+        with socket.socket(fileno=copy) as same:
+            # If it is still open, the copy is not that of another file, which got the number meanwhile.
+            if not self.raw.closed:
+                with contextlib.suppress(OSError):
+                    same.shutdown(socket.SHUT_RDWR)
 
     def __enter__(self) -> Self:
         self._depth += 1
