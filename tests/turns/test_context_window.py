@@ -223,6 +223,18 @@ async def test_a_summary_that_ends_between_an_answer_and_its_results_leaves_both
     assert shape(requests[-1]) == ["All was read.", ["p0"], ["p0"], "I read them all.", "And?"]
 
 
+@pytest.mark.promise("TURN-06")
+@pytest.mark.parametrize("about", [{}, {"items": None}, {"items": "two"}, {"items": -7}, {"items": True}])
+async def test_a_message_that_does_not_say_what_it_is_a_summary_of_is_told_as_a_note(open_runtime, about):
+    model, requests = asked(lambda request: "Fine.")
+    session = (await open_runtime(model=model)).session("s")
+    await session.messages.append("Hello.", sender="user")
+    await session.messages.append("All was read.", sender="runtime", metadata={"kind": "summary", **about})
+    outcome = await session.ask("And?")
+    assert (outcome.status, outcome.reason) == ("answered", None)
+    assert shape(requests[-1]) == ["Hello.", "[runtime] All was read.", "And?"]
+
+
 @pytest.mark.promise("TURN-10")
 async def test_without_a_usable_summary_old_results_are_left_out(open_runtime):
     read = reading(9)

@@ -124,8 +124,8 @@ def read(messages: Iterable[Message]) -> Conversation:
         elif message.sender == "user":
             text, images = _text_and_images(message.content)
             told.add(UserMessage(text, images))
-        elif message.sender == "runtime" and message.metadata.get("kind") == SUMMARY:
-            told.summarise(str(message.content), int(message.metadata["items"]))
+        elif (items := _summarised(message)) > 0:
+            told.summarise(str(message.content), items)
         else:
             told.add(UserMessage(_note(message)))
     if waiting is not None:
@@ -140,6 +140,13 @@ def _shortened(message: Message) -> Shortened | None:
         return None if given is None else convert(given, Shortened)
     except ValidationError:
         return None
+
+
+def _summarised(message: Message) -> int:
+    """How many items a message is the summary of; 0 where it is none, or where it does not say so."""
+    items = message.metadata.get("items")
+    is_summary = message.sender == "runtime" and message.metadata.get("kind") == SUMMARY
+    return items if is_summary and type(items) is int else 0
 
 
 def results_of(turn: str, messages: Iterable[Message]) -> list[tuple[int, ToolOutcome]]:
