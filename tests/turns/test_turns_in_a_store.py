@@ -297,6 +297,18 @@ async def test_the_messages_of_turns_are_there_for_everybody_who_asks_later(plac
     assert counts == {"s": 7, "t": 2, "u": 2}
 
 
+@pytest.mark.promise("TURN-05")
+@pytest.mark.parametrize("content", ["none", {"results": 7}, {"results": [{"call_id": 1}]}])
+@pytest.mark.parametrize("about", [{}, {"step": 1}, {"step": "first"}])
+async def test_a_message_that_only_looks_like_results_is_none_of_a_turn(place, open_runtime, content, about):
+    session = (await open_runtime(place, model=FunctionModel(lambda request: "Done."))).session("s")
+    about = {"kind": "results", "turn": "t1", **about}
+    await session.messages.append(content, sender="tool", metadata=about)
+    assert (await session.ask("Go.", id="t1")).text == "Done."
+    later = await (await session.turn("t1"))
+    assert (later.text, later.calls) == ("Done.", ())
+
+
 @pytest.mark.promise("TURN-05", "HTTP-05")
 @pytest.mark.parametrize("what", ["read", "steered"])
 async def test_a_program_does_not_keep_the_sessions_in_memory_whose_turns_it_finds_by_their_ids(file, what):

@@ -153,9 +153,9 @@ def results_of(turn: str, messages: Iterable[Message]) -> list[tuple[int, ToolOu
     """The results of a turn as its history has them, in order, each with the step that it belongs to."""
     found: list[tuple[int, ToolOutcome]] = []
     for message in messages:
-        about = message.metadata
-        if message.sender == "tool" and about.get("kind") == RESULTS and about.get("turn") == turn:
-            found += [(about["step"], outcome) for outcome in _read_results(message.content["results"])]
+        step = message.metadata.get("step")
+        if message.metadata.get("turn") == turn and type(step) is int:
+            found += [(step, outcome) for outcome in _results_in(message) or ()]
     return found
 
 
@@ -186,13 +186,20 @@ def _answer(message: Message) -> ModelAnswer:
 
 def _outcomes(message: Message, answer: ModelAnswer) -> tuple[ToolOutcome, ...] | None:
     """The results that a message holds, if they are those of the answer's calls, in order."""
+    outcomes = _results_in(message)
+    if outcomes is None or [one.call_id for one in outcomes] != [call.id for call in answer.calls]:
+        return None
+    return outcomes
+
+
+def _results_in(message: Message) -> tuple[ToolOutcome, ...] | None:
+    """The results that a message holds; None where it holds none."""
     if message.sender != "tool" or message.metadata.get("kind") != RESULTS or not isinstance(message.content, dict):
         return None
     try:
-        outcomes = _read_results(message.content["results"])
+        return _read_results(message.content["results"])
     except (KeyError, TypeError, ValidationError):
         return None
-    return outcomes if [one.call_id for one in outcomes] == [call.id for call in answer.calls] else None
 
 
 def _read_results(results: object) -> tuple[ToolOutcome, ...]:
