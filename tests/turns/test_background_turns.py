@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import fail_after
 from toolwright import Policy, ToolCall, tool
-from toolwright.testing import FakeClock, FunctionModel
+from toolwright.testing import FakeClock, FunctionModel, ScriptedModel
 
 
 @pytest.mark.promise("TURN-03", "PROC-06")
@@ -30,6 +30,16 @@ async def test_more_turns_than_a_worker_takes_at_once_all_end(place, open_runtim
         outcomes = [await turn for turn in turns]
     assert [outcome.text for outcome in outcomes] == ["Done."] * 30
     assert 0 < most <= 2
+
+
+@pytest.mark.promise("TURN-05")
+@pytest.mark.parametrize("deep", ["[" * 100_000, '{"a":' * 100_000])
+async def test_an_answer_without_an_end_to_its_levels_is_asked_for_again(place, open_runtime, deep):
+    runtime = await open_runtime(place, model=ScriptedModel([deep, "[1]"]), worker=True)
+    async with fail_after(20):
+        turn = await runtime.session("s").start_turn("Which?", answer=list[int], background=True)
+        outcome = await turn
+    assert (outcome.value, outcome.model_calls, outcome.reason) == ([1], 2, None)
 
 
 @pytest.mark.promise("TURN-08", "PROC-06")

@@ -88,7 +88,10 @@ class AnswerForm:
 
 
 def _decoded(text: str) -> Any:
-    return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("it is nested too deeply; give fewer levels") from None
 
 
 def _refuse_constant(name: str) -> object:
