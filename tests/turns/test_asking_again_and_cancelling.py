@@ -122,6 +122,15 @@ async def test_the_only_block_of_code_of_an_answer_is_read(open_runtime, text, c
 
 
 @pytest.mark.promise("TURN-05")
+async def test_fences_of_code_without_an_end_do_not_hold_up_the_program(open_runtime, loop_watch):
+    model = ScriptedModel(["Sure!\n" + "```a\n" * 5_000, TRIAGE])
+    runtime = await open_runtime(model=model)
+    loop_watch.restart()
+    outcome = await runtime.session("s").ask("Which?", answer=Triage)
+    assert (outcome.value, outcome.model_calls) == (Triage(number=7, stale=True), 2)
+
+
+@pytest.mark.promise("TURN-05")
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
 async def test_a_number_that_json_does_not_have_is_asked_for_again(place, open_runtime, number):
     runtime = await open_runtime(place, model=ScriptedModel([f'{{"share": {number}}}', '{"share": 0.5}']))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import jsonschema_rs
@@ -118,12 +120,22 @@ def _without_fence(text: str) -> str:
         return rest if first.strip().isalpha() or not first.strip() else text[3:-3]
     if "```" not in text or _is_json(text):
         return text
-    blocks = _FENCED.findall(text)
+    blocks = list(islice(_blocks(text), 2))
     return blocks[0] if len(blocks) == 1 else text
 
 
-_FENCED = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
-"""A block of code: its fences stand in lines of their own."""
+def _blocks(text: str) -> Iterator[str]:
+    """The blocks of code of a text. Their fences stand in lines of their own, and each line is looked at once."""
+    begin: int | None = None
+    for fence in _FENCE.finditer(text):
+        if begin is None:
+            begin = fence.end() + 1
+        elif not fence[1].strip(" \t"):
+            yield text[begin : fence.start()]
+            begin = None
+
+
+_FENCE = re.compile(r"^[ \t]*```([^\n`]*)$", re.MULTILINE)
 
 
 def _is_json(text: str) -> bool:
