@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -75,6 +76,20 @@ async def test_the_answer_of_a_key_survives_the_process_and_is_the_callers_alone
     async with opened([counter.tool], store, caller=Caller("ann", frozenset({"run"}))) as client:
         own = await client.post("/v1/sessions/s/batches", json=BATCH, headers=KEY)
         assert own.json()["results"][0]["value"] == 2
+
+
+@pytest.mark.promise("HTTP-04", "SES-06")
+@pytest.mark.parametrize("character", ["#", "?"])
+async def test_a_key_is_another_one_in_a_session_whose_id_looks_like_an_encoded_one(place: Any, character: str) -> None:
+    sessions = [f"team{character}1", f"team{quote(character)}1"]
+    async with opened(store=place) as client:
+        for session in sessions:
+            path = f"/v1/sessions/{quote(session, safe='')}/messages"
+            answer = await client.post(path, json={"content": f"for {character}"}, headers=KEY)
+            assert (answer.status_code, answer.headers.get("idempotent-replayed")) == (201, None)
+            assert [one.content for one in await client.runtime.session(session).messages.list()] == [
+                f"for {character}"
+            ]
 
 
 @pytest.mark.promise("HTTP-04")

@@ -215,7 +215,7 @@ class Service:
         given = raw.headers.get(HEADER) if operation.method == "POST" and operation.remembered else None
         if given is None:
             return await _handle(operation, request)
-        key = read_key(given, caller, operation.method, raw.url.path)
+        key = read_key(given, caller, operation.method, raw.scope["path"])
         content = b"\0".join((raw.url.query.encode(), data))
 
         async def work(key: IdempotencyKey) -> Answered:

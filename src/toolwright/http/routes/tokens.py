@@ -51,7 +51,7 @@ async def make_token(request: ServiceRequest[NewTokenBody]) -> JsonAnswer:
     is stored nowhere."""
     body, tokens = request.body, await request.service.sign_in.tokens()
     given = request.raw.headers.get(HEADER)
-    key = None if given is None else read_key(given, request.caller, "POST", request.raw.url.path)
+    key = None if given is None else read_key(given, request.caller, "POST", request.raw.scope["path"])
     try:
         made = await tokens.create(
             body.name,
