@@ -144,6 +144,9 @@ class ToolServer(Server[dict[str, Any]]):
         self._users = 0
         self._unsubscribe: Callable[[], None] = lambda: None
         self._telling: asyncio.Task[None] | None = None
+        self._told: dict[tuple[Connection, str], asyncio.Task[None]] = {}
+        """The clients that are being told of a change: one that does not read holds up no other."""
+        self._told_again: set[tuple[Connection, str]] = set()
         super().__init__(
             name,
             version=version,
@@ -181,13 +184,29 @@ class ToolServer(Server[dict[str, Any]]):
 
     async def _send_changed(self) -> None:
         await asyncio.sleep(0)
+        self._telling = None  # what changes from here on is told once more
         await self.tell_changed("tools")
 
     async def tell_changed(self, what: Literal["tools", "prompts", "resources"]) -> None:
         """Tell every client that a list has changed. Changes of the tools are told without this."""
         await self._bus.publish(_CHANGES[what]())
         for connection in list(self._connections):
-            await connection.notify(f"notifications/{what}/list_changed", None)
+            one = connection, f"notifications/{what}/list_changed"
+            if one in self._told:
+                self._told_again.add(one)
+            else:
+                self._told[one] = asyncio.ensure_future(self._notify(*one))
+
+    async def _notify(self, connection: Connection, method: str) -> None:
+        one = connection, method
+        try:
+            await connection.notify(method, None)
+            while one in self._told_again:
+                self._told_again.discard(one)
+                await connection.notify(method, None)
+        finally:
+            self._told_again.discard(one)
+            del self._told[one]
 
     @asynccontextmanager
     async def _opened(self, _: Server[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
@@ -206,6 +225,8 @@ class ToolServer(Server[dict[str, Any]]):
             self._users -= 1
             if self._users == 0:
                 self._unsubscribe()
+                for telling in self._told.values():
+                    telling.cancel()
                 await self._calls.close()
             await self._sessions.leave()
 

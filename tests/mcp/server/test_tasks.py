@@ -1,12 +1,16 @@
 """Background tools as tasks (SEP-2663), questions of tools, and lists that change."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
 import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
 from pydantic import BaseModel
 
 from tests.mcp.server.conftest import MODES
@@ -14,6 +18,7 @@ from tests.support import fail_after
 from toolwright import Policy, Rule, Runtime, ToolContext, ToolError, tool
 from toolwright.mcp import server
 from toolwright.mcp.server_request import TASKS
+from toolwright.mcp.tool_server import ToolServer
 
 KEY = "dev.toolwright/idempotency-key"
 ENVELOPE = {
@@ -218,3 +223,52 @@ async def test_a_client_is_told_when_the_tools_change(revision: str) -> None:
             runtime.tools.register(second)
             await told.wait()
         assert "second" in [tool.name for tool in (await client.list_tools()).tools]
+
+
+@asynccontextmanager
+async def silent(served: ToolServer) -> AsyncIterator[None]:
+    """A client of 2025-11-25 that reads nothing once it has introduced itself."""
+    to_server, read = anyio.create_memory_object_stream[SessionMessage | Exception](2)
+    write, from_server = anyio.create_memory_object_stream[SessionMessage](0)
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "silent", "version": "1"}}
+    serving = asyncio.ensure_future(served.run(read, write, served.create_initialization_options()))
+    try:
+        for message in (
+            {"id": 1, "method": "initialize", "params": hello},
+            {"method": "notifications/initialized"},
+            {"id": 2, "method": "ping"},
+        ):
+            told = types.jsonrpc_message_adapter.validate_python({"jsonrpc": "2.0", **message})
+            await to_server.send(SessionMessage(told))
+            if "id" in message:
+                await from_server.receive()
+        yield
+    finally:
+        serving.cancel()
+        await asyncio.wait({serving})
+        for stream in (to_server, read, write, from_server):
+            stream.close()
+
+
+@pytest.mark.promise("MCP-05")
+async def test_a_client_that_reads_nothing_holds_up_no_other_that_is_told_of_changes() -> None:
+    told = asyncio.Queue[None]()
+
+    def later() -> None:
+        """Come later."""
+
+    async def note(message: Any) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            told.put_nowait(None)
+
+    async with fail_after(20), Runtime.open(tools=[build]) as runtime:
+        served = server(runtime)
+        async with (
+            silent(served),
+            Client(served, mode="legacy", message_handler=note) as client,
+            silent(served),
+        ):
+            for name in ("second", "third"):
+                runtime.tools.register(tool(later, name=name))
+                await told.get()
+                assert name in [each.name for each in (await client.list_tools()).tools]
