@@ -192,7 +192,7 @@ class ServedCalls:
 
     async def _forget(self, session: str, flight: Flight, cancel: bool) -> None:
         try:
-            if cancel:
+            if cancel and not flight.requests:  # else another request of the same key waits for it
                 await flight.execution.cancel("the client cancelled the request")
             elif not flight.keyed and await self._abandoned(flight):
                 await flight.execution.cancel("its client did not come back")

@@ -134,6 +134,42 @@ async def test_the_same_key_gives_the_recorded_outcome_also_after_a_new_connecti
         assert effects() == ["o1"]
 
 
+@pytest.mark.promise("MCP-06")
+async def test_a_request_that_is_cancelled_does_not_stop_the_call_of_a_later_one_with_its_key(revision: str) -> None:
+    ran, asked, may_end = 0, asyncio.Semaphore(0), asyncio.Event()
+
+    @tool(readonly=True)
+    async def slow() -> str:
+        """Take long."""
+        nonlocal ran
+        ran += 1
+        await may_end.wait()
+        return "done"
+
+    @tool(readonly=True)
+    async def quick() -> int:
+        """Count the calls of the other tool."""
+        return ran
+
+    def choose(client: object) -> str:
+        asked.release()
+        return "s"
+
+    async with fail_after(20), Runtime.open(tools=[slow, quick]) as runtime:
+        served = server(runtime, session=choose)
+        async with Client(served, mode=MODES[revision]) as gone, Client(served, mode=MODES[revision]) as back:
+            requests = []
+            for client in (gone, back):
+                requests.append(asyncio.ensure_future(client.call_tool("slow", {}, meta={KEY: "k"})))
+                await asked.acquire()
+            requests[0].cancel()
+            await asyncio.wait(requests[:1])
+            assert text_of(await back.call_tool("quick", {})) == "1"  # the server has seen by now what was cancelled
+            may_end.set()
+            assert text_of(await requests[1]) == "done"
+    assert ran == 1
+
+
 @pytest.mark.parametrize("key", ["", "x" * 300, 7, ["a"], "\ud800"])
 async def test_a_key_that_is_not_usable_is_refused_and_nothing_runs(key: object) -> None:
     ran = []
