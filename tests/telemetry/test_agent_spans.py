@@ -8,6 +8,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from tests.support import fail_after
 from toolwright import App, Runtime, ToolCall, ToolContext, tool
+from toolwright.telemetry.content import LONGEST
 from toolwright.testing import FakeClock, FunctionModel, ScriptedModel
 from toolwright.tools.model import ModelAnswer, ModelError, Usage
 
@@ -219,6 +220,29 @@ async def test_messages_are_recorded_only_when_wanted_and_without_secrets(place,
             assert last.attributes["gen_ai.system_instructions"] == '[{"type":"text","content":"Be brief."}]'
         else:
             assert not {name for name in last.attributes if "messages" in name or "instructions" in name}
+
+
+@pytest.mark.promise("OBS-01", "SES-03")
+@pytest.mark.parametrize("cut", [4, 12, 20, 28])
+async def test_no_part_of_a_secret_is_left_where_a_long_message_is_cut(traced, cut):
+    secret = "sk-4711-abcdefghijklmnopqrstuvwxyz"
+    long = f"{'x' * (LONGEST - cut)}{secret}, and be quick. {'y' * 2 * LONGEST}"
+    model = ScriptedModel([[call("1", "look", at=long)], long], name="m")
+
+    @tool(readonly=True)
+    async def look(at: str) -> str:
+        """Look."""
+        return at
+
+    app = App(tools=[look], model=model, instructions=long, telemetry=traced.telemetry(content=True))
+    async with app.open(":memory:") as runtime:
+        session = runtime.session("s")
+        await session.secrets.set("api_key", secret)
+        assert (await session.ask(long)).ok
+    told = "".join(span.to_json() for span in traced.spans)
+    assert secret[:4] not in told
+    assert "[sec" in told
+    assert "more characters]" in told
 
 
 async def test_a_turn_is_answered_also_where_the_tracer_breaks(place, caplog):

@@ -15,26 +15,30 @@ LONGEST = 16 * 1024
 """Characters of one attribute, and of one text among messages."""
 
 
-def bounded(text: str) -> str:
+def bounded(text: str, redact: Redact | None = None) -> str:
     """The beginning of a text, with a note about the rest."""
     if len(text) <= LONGEST:
         return text
+    if redact is not None:  # before it is cut: the beginning of a secret is not known for one
+        text = jsonx.decode(redact(jsonx.encode(text)))
+        if len(text) <= LONGEST:
+            return text
     return f"{text[:LONGEST]} [{len(text) - LONGEST} more characters]"
 
 
 def request_messages(request: ModelRequest, redact: Redact | None) -> str:
     """The messages of a request, as JSON in the form of the conventions; only the last ones of a long conversation."""
-    return _written(_messages(request.messages), redact)
+    return _written(_messages(request.messages, redact), redact)
 
 
 def answer_messages(answer: object, redact: Redact | None) -> str:
     """The answer of a model, in the same form."""
-    return _written([_message(answer)], redact)
+    return _written([_message(answer, redact)], redact)
 
 
 def instructions(request: ModelRequest, redact: Redact | None) -> str:
     """The instructions of a request, in the same form."""
-    return _written([_text(request.instructions)], redact)
+    return _written([_text(request.instructions, redact)], redact)
 
 
 def _written(data: Sequence[Any], redact: Redact | None) -> str:
@@ -51,43 +55,48 @@ def _written(data: Sequence[Any], redact: Redact | None) -> str:
     return f"[{b','.join(reversed(kept)).decode()}]"
 
 
-def _messages(items: Iterable[Any]) -> list[Any]:
+def _messages(items: Iterable[Any], redact: Redact | None) -> list[Any]:
     if isinstance(items, str):
-        return [{"role": "user", "parts": [_text(items)]}]
+        return [{"role": "user", "parts": [_text(items, redact)]}]
     return [
-        message for item in items for message in (_results(item) if isinstance(item, ToolResults) else [_message(item)])
+        message
+        for item in items
+        for message in (_results(item, redact) if isinstance(item, ToolResults) else [_message(item, redact)])
     ]
 
 
-def _results(item: ToolResults) -> list[dict[str, Any]]:
+def _results(item: ToolResults, redact: Redact | None) -> list[dict[str, Any]]:
     """A message for each result: some backends show only one result of a message."""
     return [
         {
             "role": "tool",
-            "parts": [{"type": "tool_call_response", "id": outcome.call_id, "response": bounded(outcome.text)}],
+            "parts": [{"type": "tool_call_response", "id": outcome.call_id, "response": bounded(outcome.text, redact)}],
         }
         for outcome in item.outcomes
     ]
 
 
-def _message(item: object) -> dict[str, Any]:
+def _message(item: object, redact: Redact | None) -> dict[str, Any]:
     if isinstance(item, UserMessage):
-        return {"role": "user", "parts": [_text(item.text)]}
+        return {"role": "user", "parts": [_text(item.text, redact)]}
     if isinstance(item, ModelAnswer):
         calls = [
-            {"type": "tool_call", "id": call.id, "name": call.name, "arguments": _bounded_value(call.arguments)}
+            {"type": "tool_call", "id": call.id, "name": call.name, "arguments": _bounded_value(call.arguments, redact)}
             for call in item.calls
         ]
-        texts = [_text(item.text)] if item.text else []
+        texts = [_text(item.text, redact)] if item.text else []
         return {"role": "assistant", "parts": [*texts, *calls], "finish_reason": finish_reason(item.stop)}
     if isinstance(item, dict):
         role = item.get("role")
-        return {"role": role if isinstance(role, str) else "user", "parts": [_text(_shown(item.get("content")))]}
-    return {"role": "assistant", "parts": [_text(_shown(item))]}
+        return {
+            "role": role if isinstance(role, str) else "user",
+            "parts": [_text(_shown(item.get("content")), redact)],
+        }
+    return {"role": "assistant", "parts": [_text(_shown(item), redact)]}
 
 
-def _text(text: str) -> dict[str, str]:
-    return {"type": "text", "content": bounded(text)}
+def _text(text: str, redact: Redact | None) -> dict[str, str]:
+    return {"type": "text", "content": bounded(text, redact)}
 
 
 def _shown(value: object) -> str:
@@ -99,6 +108,6 @@ def _shown(value: object) -> str:
         return f"a {type(value).__name__}"
 
 
-def _bounded_value(value: object) -> object:
+def _bounded_value(value: object, redact: Redact | None) -> object:
     shown = _shown(value)
-    return value if len(shown) <= LONGEST else bounded(shown)
+    return value if len(shown) <= LONGEST else bounded(shown, redact)
