@@ -91,6 +91,31 @@ async def test_a_packed_page_is_unpacked(web: Web):
     assert (cut.value["content"], cut.value["truncated"]) == ("hello", True)
 
 
+@pytest.mark.promise("BLT-03")
+@pytest.mark.parametrize("piece", [1, 7, 1_000])
+@pytest.mark.parametrize(
+    ("after", "truncated"),
+    [(b"", False), (b"\0" * 50, False), (gzip.compress(b"?")[:-4], True), (b"\x1f", False)],
+    ids=["nothing", "zeros", "half a member", "a byte"],
+)
+async def test_a_page_that_is_packed_in_several_members_is_unpacked_whole(
+    web: Web, piece: int, after: bytes, truncated: bool
+):
+    page = "a" * 1_000 + "b" * 1_000
+    packed = b"".join(map(gzip.compress, (b"a" * 1_000, b"", b"b" * 1_000))) + after
+
+    async def send(exchange: Exchange) -> None:
+        await exchange.send(HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed))
+        for start in range(0, len(packed), piece):
+            await exchange.send(packed[start : start + piece])
+
+    outcome = await fetch_page(web, send)
+    assert outcome.value["content"] == page + "?" * truncated
+    assert outcome.value["truncated"] is truncated
+    cut = await fetch_page(web, send, arguments={"max_bytes": 1_500})
+    assert (cut.value["content"], cut.value["truncated"]) == (page[:1_500], True)
+
+
 @pytest.mark.parametrize("packing", ["br", "gzip, gzip", "deflate", "zstd", "nonsense"])
 async def test_a_packing_that_was_not_asked_for_is_a_failure(web: Web, packing: str):
     outcome = await fetch_page(web, response(gzip.compress(gzip.compress(b"x")), Content_Encoding=packing))

@@ -23,6 +23,7 @@ _TEXTUAL = re.compile(
 )
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _ENOUGH = 64 * 1024  # bytes that are enough to distinguish text from other content
+_GZIP = b"\x1f\x8b\x08"
 _PICTURES = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),
     "image/jpeg": (b"\xff\xd8\xff",),
@@ -52,7 +53,7 @@ async def read_body(chunks: AsyncGenerator[bytes, None], headers: Mapping[str, s
             code="bad_encoding",
             detail=f"content-encoding {packing[:100]!r}",
         )
-    unpacker: Any = zlib.decompressobj(16 + zlib.MAX_WBITS) if packing.endswith("gzip") else None
+    unpacker = _Unpacker() if packing.endswith("gzip") else None
     content = bytearray()
     received = 0
     # The generator is ours to close: with it goes the connection, and with that an endless body.
@@ -64,7 +65,7 @@ async def read_body(chunks: AsyncGenerator[bytes, None], headers: Mapping[str, s
                 content += chunk[:room]
             else:
                 try:
-                    content += unpacker.decompress(chunk, room)
+                    content += unpacker.unpack(chunk, room)
                 except zlib.error as error:
                     raise ToolError(
                         "The page is damaged: it cannot be unpacked; try again later.",
@@ -75,8 +76,43 @@ async def read_body(chunks: AsyncGenerator[bytes, None], headers: Mapping[str, s
             # Packed data that unpacks to nothing must end as well.
             if len(content) > limit or received > limit:
                 return Body(bytes(content[:limit]), True)
-    cut_short = unpacker is not None and received > 0 and not unpacker.eof
+    cut_short = unpacker is not None and received > 0 and not unpacker.ended
     return Body(bytes(content), cut_short)
+
+
+class _Unpacker:
+    """Unpacks gzip: one member after the other, as RFC 1952 has them, and nothing of what stands after the last."""
+
+    def __init__(self) -> None:
+        self._member = _new_member()
+        self._rest = b""  # after a whole member, until it is known for the beginning of another
+        self._over = False
+
+    @property
+    def ended(self) -> bool:
+        """True when the last member is whole."""
+        return bool(self._member.eof)
+
+    def unpack(self, data: bytes, most: int) -> bytes:
+        """The bytes that come of these, `most` of them."""
+        unpacked = b""
+        while data and len(unpacked) < most and not self._over:
+            if self._member.eof:
+                data, self._rest = self._rest + data, b""
+                if len(data) < len(_GZIP):
+                    self._rest = data
+                    break
+                if not data.startswith(_GZIP):
+                    self._over = True
+                    break
+                self._member = _new_member()
+            unpacked += self._member.decompress(data, most - len(unpacked))
+            data = self._member.unused_data
+        return unpacked
+
+
+def _new_member() -> Any:
+    return zlib.decompressobj(16 + zlib.MAX_WBITS)
 
 
 def media_type_of(headers: Mapping[str, str]) -> str | None:
