@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from toolwright.app_options import require_known
 from toolwright.errors import MissingRequirement, ToolwrightError
@@ -124,7 +124,15 @@ class McpServer(ServerSettings):
             )
         given: dict[str, Any] = dict(options)
         if given.get("only") is not None:
-            given["only"] = frozenset(given["only"])
+            given["only"] = frozenset(_texts(name, "only", given["only"]))
         if "roots" in given:
-            given["roots"] = tuple(given["roots"])
+            given["roots"] = tuple(_texts(name, "roots", given["roots"]))
         return cls(name=name, **settings, **given)
+
+
+def _texts(server: str, option: str, given: object) -> list[str]:
+    """The texts of an option. One text is no list: each of its letters would be taken for one."""
+    found = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [None]
+    if not all(isinstance(each, str) for each in found):
+        raise ToolwrightError(f"The MCP server {server!r} has {option}={given!r:.200}; use a list of texts")
+    return cast("list[str]", found)

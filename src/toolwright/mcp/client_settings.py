@@ -156,6 +156,12 @@ class ServerSettings:
                 )
         if not all(isinstance(item, str) for item in self.args):
             raise self._wrong("args", self.args, "a list of texts")
+        if self.cwd is not None and not isinstance(self.cwd, (str, Path)):
+            raise self._wrong("cwd", self.cwd, "the path of a directory")
+        if not isinstance(self.tools, Mapping) or not all(isinstance(each, Mapping) for each in self.tools.values()):
+            raise self._wrong("tools", self.tools, "a dict of options by the names of tools")
+        if self.pins is not None and not isinstance(self.pins, Mapping):
+            raise self._wrong("pins", self.pins, "a dict of hashes by the names of tools")
         for option in ("trusted", "elicitation", "one_at_a_time"):
             if not isinstance(getattr(self, option), bool):
                 raise self._wrong(option, getattr(self, option), "True or False")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -114,8 +114,11 @@ def read_entry(name: str, entry: object) -> tuple[dict[str, Any], ServerOptions]
         raise _wrong(
             name, f"has unknown options {sorted(unknown)} under 'toolwright'", f"any of {', '.join(sorted(_OWN))}"
         )
-    if isinstance(own.get("sampling"), Mapping):
-        own["sampling"] = Sampling(**own["sampling"])
+    sampling = own.get("sampling")
+    if isinstance(sampling, Mapping):
+        if unknown := sampling.keys() - {each.name for each in fields(Sampling)}:
+            raise _wrong(name, f"has unknown options {sorted(unknown)} of sampling", "requests and max_tokens")
+        own["sampling"] = Sampling(**sampling)
     return settings, cast("ServerOptions", own)
 
 

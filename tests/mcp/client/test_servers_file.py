@@ -80,6 +80,14 @@ async def test_options_of_ours_stand_under_our_name(tmp_path):
         ({"url": "http://ann:secret@b/mcp"}, "give them by auth= or headers="),
         ({"url": "http://b", "headers": {"A": "b\r\nC: d"}}, "cannot be sent"),
         (7, "is not an object"),
+        ({"command": "a", "cwd": 5}, "use the path of a directory"),
+        ({"command": "a", "toolwright": {"sampling": {"max": 1}}}, "unknown options .* use requests and max_tokens"),
+        ({"command": "a", "toolwright": {"only": "search"}}, "only='search'; use a list of texts"),
+        ({"command": "a", "toolwright": {"only": 5}}, "only=5; use a list of texts"),
+        ({"command": "a", "toolwright": {"roots": "file:///a"}}, "use a list of texts"),
+        ({"command": "a", "toolwright": {"tools": ["search"]}}, "use a dict of options by the names of tools"),
+        ({"command": "a", "toolwright": {"tools": {"search": "readonly"}}}, "use a dict of options"),
+        ({"command": "a", "toolwright": {"pins": ["search"]}}, "use a dict of hashes"),
     ],
 )
 async def test_a_server_that_is_not_usable_is_refused_with_its_name(tmp_path, entry, match):
