@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import re
 import signal
 import subprocess
@@ -14,7 +16,11 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from tests.support import fail_after
+from toolwright import App
 from toolwright.cli.app import app as command
+from toolwright.http import create_app
+from toolwright.http.serve import serve
 
 AGENT = '''
 import asyncio
@@ -97,3 +103,17 @@ def test_a_port_that_is_taken_and_a_missing_app_are_told(tmp_path: Path) -> None
         assert taken.exit_code != 0
         assert "cannot be listened on" in taken.output
     assert CliRunner().invoke(command, ["serve", "--app", "nowhere:app"]).exit_code == 2
+
+
+@pytest.mark.promise("HTTP-05")
+@pytest.mark.parametrize("grace", [0.0, 1e308, math.inf])
+async def test_requests_and_runs_may_have_any_time_to_end(grace: float) -> None:
+    stop = asyncio.Event()
+
+    async def started(url: str) -> None:
+        async with httpx.AsyncClient(base_url=url) as http:
+            assert (await http.get("/v1/health")).status_code == 200
+        stop.set()
+
+    async with fail_after(20):
+        await serve(create_app(App()), port=0, stop=stop, started=started, grace=grace)

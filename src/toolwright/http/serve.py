@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -58,7 +59,7 @@ async def serve(
             lifespan="off",  # opened above, so that its error is told as it is
             proxy_headers=proxy,
             forwarded_allow_ips="127.0.0.1,::1" if proxy else None,
-            timeout_graceful_shutdown=max(1, round(grace)),
+            timeout_graceful_shutdown=None if math.isinf(grace) else max(1, round(grace)),
         )
         server = _Server(config)
         serving = asyncio.ensure_future(server.serve(sockets=[listener]))
