@@ -47,15 +47,21 @@ class SecretTokens:
         """How the client is registered."""
         stored = await self._store.get(f"oauth.{self._server}.client")
         try:
-            return None if stored is None else OAuthClientInformationFull.model_validate_json(stored)
+            client = None if stored is None else OAuthClientInformationFull.model_validate_json(stored)
         except ValidationError:
             return None
+        if client is not None:
+            self._learn_client(client)
+        return client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Store how the client is registered."""
-        if client_info.client_secret:
-            self._secrets.learn(f"oauth.{self._server}", client_info.client_secret)
+        self._learn_client(client_info)
         await self._store.set(f"oauth.{self._server}.client", client_info.model_dump_json(exclude_none=True))
+
+    def _learn_client(self, client: OAuthClientInformationFull) -> None:
+        if client.client_secret:
+            self._secrets.learn(f"oauth.{self._server}", client.client_secret)
 
     def _learn(self, tokens: OAuthToken | None) -> None:
         if tokens is not None:

@@ -19,6 +19,8 @@ class Guarded(BaseHTTPRequestHandler):
 
     token = "token-1-of-the-service"
     granted: ClassVar[list[str]] = []
+    secret = "none"
+    """That of the client, which it tells, too."""
     renews = False
     """Whether it grants another token each time, and a token is good for one call."""
 
@@ -65,7 +67,7 @@ class Guarded(BaseHTTPRequestHandler):
             case "tools/list":
                 result = {"tools": [{"name": "leak", "inputSchema": {"type": "object"}}]}
             case "tools/call":
-                result = {"content": [{"type": "text", "text": f"your token is {self.token}"}]}
+                result = {"content": [{"type": "text", "text": f"your token is {self.token} {self.secret}"}]}
                 if self.renews:
                     earlier = [f"token-{number + 1}-of-the-service" for number in range(len(self.granted))]
                     result["structuredContent"] = {"tokens": earlier}
@@ -144,6 +146,24 @@ async def test_the_tokens_of_oauth_are_stored_among_the_secrets_and_used_again(o
     assert (await leak(second)).ok
     await asyncio.sleep(0)
     assert Guarded.token.encode() not in file.read_bytes()
+
+
+@pytest.mark.promise("MCP-07")
+async def test_the_secret_that_a_client_was_registered_with_is_redacted_in_the_next_process(
+    opened, guarded, file, monkeypatch
+):
+    async def nobody(*given: str) -> str:
+        raise AssertionError("nobody is to be asked")
+
+    monkeypatch.setattr(Guarded, "secret", "secret-of-a-registered-client")
+    registered = {"client_id": "c1", "client_secret": Guarded.secret, "redirect_uris": ["http://127.0.0.1:1/callback"]}
+    before = await opened(store=file)
+    for name, value in {"tokens": {"access_token": Guarded.token}, "client": registered}.items():
+        await before.session("mcp").secrets.set(f"oauth.guarded.{name}", json.dumps(value))
+    await before.close()
+    runtime = await opened(McpServer.http("guarded", guarded, auth=OAuth(redirect=nobody, callback=nobody)), store=file)
+    outcome = await leak(runtime)
+    assert outcome.value == "your token is [secret:oauth.guarded] [secret:oauth.guarded]", runtime.servers()
 
 
 @pytest.mark.promise("MCP-07")
