@@ -223,6 +223,15 @@ def test_events_are_the_same_in_whatever_pieces_their_bytes_come(cuts, end):
     ]
 
 
+@pytest.mark.parametrize("size", range(1, 12))
+def test_lines_may_end_in_different_ways(size):
+    data = b"data: one\r\n\ndata: two\n\r\ndata: three\r\rdata: four\r\n\r\n"
+    reader, found = EventReader(), []
+    for at in range(0, len(data), size):
+        found += reader.feed(data[at : at + size])
+    assert [event.data for event in found] == [b"one", b"two", b"three", b"four"]
+
+
 async def test_a_piece_of_a_block_that_never_began_is_a_bad_answer(open_model_of, server):
     said = events(
         {"type": "message_start", "message": {"id": "m"}},

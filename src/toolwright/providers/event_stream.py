@@ -27,7 +27,7 @@ class EventReader:
         """The events that end in these bytes."""
         if self._after_return and chunk[:1] == b"\n":  # the second half of a line's end
             chunk = chunk[1:]
-            self._after_return = not chunk
+            self._after_return = False
         if not chunk:
             return []
         self._after_return = chunk[-1:] == b"\r"
