@@ -15,7 +15,7 @@ import pytest
 from tests.http.client import everyone, opened
 from tests.http.live import served
 from tests.http.sse_client import following
-from tests.support import fail_after
+from tests.support import fail_after, until
 from toolwright import App, Runtime, ToolCall, tool
 from toolwright.errors import StoreUnavailable
 from toolwright.http import create_app, events, sse
@@ -289,6 +289,40 @@ async def test_events_come_again_after_the_store_was_away_when_the_first_client_
         async with following(http, address) as live:
             await (await service.open()).session("s").run_batch(calls("a"))
             assert [event["kind"] for event in await live.take(2)] == ["batch.started", "call.finished"]
+
+
+class HeldOnce(AwayOnce):
+    """A log of events whose first reading waits until it may go on."""
+
+    def __init__(self, log: EventLogStore) -> None:
+        super().__init__(log)
+        self.asked, self.go = asyncio.Event(), asyncio.Event()
+
+    async def after(self, number: int | None, limit: int) -> EventPage:
+        self.asked.set()
+        await self.go.wait()
+        return await self._log.after(number, limit)
+
+
+@pytest.mark.promise("HTTP-02")
+async def test_the_store_is_not_read_for_a_client_that_is_gone_before_its_stream_began(file):
+    store = SqliteStore(file)
+    store.services.events = held = HeldOnce(store.services.events)  # type: ignore[assignment]
+    service = create_app(App(tools=[look]), store, authenticate=everyone())
+    transport = httpx.ASGITransport(service)
+    async with fail_after(30), service.lifespan() as runtime, httpx.AsyncClient(transport=transport) as http:
+        stream = {"Accept": "text/event-stream"}
+        asking = asyncio.ensure_future(http.get("http://127.0.0.1/v1/events", headers=stream))
+        await held.asked.wait()
+        asking.cancel()
+        await asyncio.wait({asking})
+        held.go.set()
+        await until(lambda: not [task for task in asyncio.all_tasks() if "EventFeed" in repr(task.get_coro())])
+        await runtime.session("s").run_batch(calls("a"))
+        feed = events.feed_of(runtime)
+        await feed.join()
+        assert feed.last == await feed.newest() > 0
+        feed.leave()
 
 
 @pytest.mark.promise("HTTP-02")

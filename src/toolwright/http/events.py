@@ -198,6 +198,9 @@ class EventFeed:
 
     async def _begin(self) -> None:
         page = await self._runtime.event_log()
+        if not self.clients:  # all were cancelled meanwhile
+            self._begun = None
+            return
         self._shown, self._numbers, self._bytes = [], [], 0
         self._pieces.clear()
         self.floor = self.last = page.last
