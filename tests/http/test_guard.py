@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -281,6 +282,33 @@ async def test_a_caller_that_asks_too_often_is_told_when_to_come_back() -> None:
         await clock.advance(2)
         assert (await client.get("/v1/sessions", headers=ann)).status_code == 200
         assert (await client.get("/v1/sessions", headers=ann)).status_code == 429
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "use"),
+    [
+        *((name, 0, "a number above 0") for name in ("body_rate", "requests_per_second", "wrong_tokens_per_minute")),
+        ("requests_per_second", math.nan, "a number above 0"),
+        ("body_seconds", math.nan, "a number, 0 or more"),
+        ("streams", -1, "a number, 0 or more"),
+        ("connections", True, "a number, 0 or more"),
+        ("header_bytes", "32 KiB", "a number, 0 or more"),
+    ],
+)
+def test_limits_that_cannot_be_are_refused_when_they_are_given(name: str, value: Any, use: str) -> None:
+    with pytest.raises(ToolwrightError, match=f"Limits {name}={value!r} is not usable; use {use}"):
+        Limits(**{name: value})
+
+
+async def test_limits_may_be_none_at_all() -> None:
+    limits = Limits(
+        requests_per_second=math.inf, wrong_tokens_per_minute=math.inf, body_seconds=math.inf, answer_seconds=0
+    )
+    async with served(limits=limits) as (client, tokens, _):
+        ann = bearer((await tokens.create("ann", ["run"])).value)
+        for _ in range(50):
+            assert (await client.get("/v1/sessions", headers=bearer("tw_none"))).status_code == 401
+            assert (await client.post("/v1/sessions", json={"id": "s"}, headers=ann)).status_code in (200, 201)
 
 
 async def test_a_thousand_wrong_tokens_open_nothing_and_hold_nobody_up() -> None:

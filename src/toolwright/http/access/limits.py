@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
+from toolwright.argument_checks import is_number
+from toolwright.errors import ToolwrightError
 from toolwright.http.access.refusals import TooManyRequests
 
 MiB = 1024 * 1024
+_RATES = ("body_rate", "requests_per_second", "wrong_tokens_per_minute")
+"""Limits that something is divided by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +48,13 @@ class Limits:
     """By one address, on average."""
     wrong_tokens_at_once: int = 20
     """By one address, after a pause."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if not is_number(value) or value < 0 or (value == 0 and each.name in _RATES):
+                use = "a number above 0" if each.name in _RATES else "a number, 0 or more"
+                raise ToolwrightError(f"Limits {each.name}={value!r:.200} is not usable; use {use}")
 
 
 class Rate:
