@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from tests.support import fail_after
+from tests.support import fail_after, in_memory, until
 from toolwright import ToolCall, ToolContext, tool
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.turns import EventChunk
@@ -166,3 +167,38 @@ async def test_following_a_queued_turn_ends_when_another_program_cancels_it(file
 
 async def _kinds(turn: TurnClient) -> list[str]:
     return [event.kind async for event in turn.follow()]
+
+
+@pytest.mark.promise("TURN-07", "TURN-08")
+async def test_those_who_wait_no_longer_for_a_turn_that_waits_leave_nothing_in_memory(place, open_runtime):
+    @tool(approval="required")
+    async def wipe() -> str:
+        """Wipe."""
+        return "wiped"
+
+    model = FunctionModel(lambda request: [ToolCall("wipe", {}, "w")] if request.number == 0 else "Done.")
+    runtime = await open_runtime(place, wipe, model=model)
+    async with fail_after(20):
+        turn = await runtime.session("s").start_turn("Wipe.")
+        assert (await turn).status == "waiting"
+        last = 0
+        async with aclosing(turn.follow()) as events:
+            async for event in events:
+                last = event.number
+                if event.kind == "turn.waiting":
+                    break
+        before = in_memory(asyncio.Future)
+        for _ in range(100):
+            assert await turn.wait(0) is None
+            following = asyncio.ensure_future(anext(turn.follow(last)))
+            for _ in range(10):
+                await asyncio.sleep(0)
+            following.cancel()
+            await asyncio.wait({following})
+        del following
+        await until(lambda: in_memory(asyncio.Future) - before < 20)
+        (asked,) = await runtime.approvals()
+        await runtime.approve(asked.key)
+        ended = await turn.wait()
+    assert ended is not None
+    assert ended.text == "Done."

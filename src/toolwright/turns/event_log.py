@@ -17,6 +17,7 @@ from toolwright.stores.contracts.turns import EventChunk
 from toolwright.tools.model import ModelAnswer
 from toolwright.tools.outcome import ToolOutcome
 from toolwright.tools.turn_protocols import TurnEvent, TurnOutcome
+from toolwright.turns.waiters import Waiters
 
 Source: TypeAlias = Mapping[str, Any] | AnyEvent | ModelAnswer | ToolOutcome | TurnOutcome
 """The data of an event: a mapping, or a value that it is made of when somebody reads it."""
@@ -47,7 +48,7 @@ class TurnLog:
         self._unwritten = 0
         self._hidden: int | None = None
         """The number of the last event of the turn, while it is not known that its end is written."""
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters = Waiters()
         self.followers = 0
         self.has_handle = False
         """True when somebody was given a handle of the turn, and may follow it later."""
@@ -143,19 +144,14 @@ class TurnLog:
 
     def changed(self) -> asyncio.Future[None]:
         """Done when there is another event, or the end."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter = self._waiters.add()
         if self.ended:
             waiter.set_result(None)
-        else:
-            self._waiters.append(waiter)
         return waiter
 
     def wake(self) -> None:
         """Wake the followers that wait."""
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._waiters.wake()
 
     # --- writing
 

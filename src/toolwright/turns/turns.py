@@ -56,6 +56,7 @@ from toolwright.turns.event_log import TurnLog, read_chunk
 from toolwright.turns.model_call import AbsentModel, is_opened_by_name, model_spec, server_of
 from toolwright.turns.structured import AnswerForm
 from toolwright.turns.turn_run import Progress, TurnOptions, TurnRun, TurnSetting, outcomes_of
+from toolwright.turns.waiters import Waiters
 
 log = logging.getLogger("toolwright.turns")
 
@@ -128,7 +129,7 @@ class LocalTurn:
         """Why it cannot continue here."""
         self.was_left = False
         """True when this process left it while it waited, and has not claimed it since."""
-        self._waiters: builtins.list[asyncio.Future[None]] = []
+        self._waiters = Waiters()
 
     @property
     def ended(self) -> bool:
@@ -137,16 +138,11 @@ class LocalTurn:
 
     def changed(self) -> asyncio.Future[None]:
         """Done when it has an outcome, or begins to wait or to continue."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        return waiter
+        return self._waiters.add()
 
     def tell(self) -> None:
         """Wake the waiters."""
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._waiters.wake()
 
 
 class SessionTurns:
@@ -166,7 +162,7 @@ class SessionTurns:
         self.on_worker = False
         """True when the worker of this runtime took them: it has a place again when they have ended."""
         self._elsewhere = False
-        self._waiters: builtins.list[asyncio.Future[None]] = []
+        self._waiters = Waiters()
         core.working_turns = self
 
     # --- for `wait_for_idle`
@@ -183,9 +179,7 @@ class SessionTurns:
 
     def changed(self) -> asyncio.Future[None]:
         """Done when one of these may have changed."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        return waiter
+        return self._waiters.add()
 
     def cancel(self, reason: str) -> None:
         """Stop the turn that is worked on here, or waits."""
@@ -433,10 +427,7 @@ class SessionTurns:
             local.tell()
 
     def _tell(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._waiters.wake()
         for local in list(self._local.values()):
             local.tell()
 
@@ -1485,7 +1476,7 @@ def _value(form: AnswerForm, outcome: TurnOutcome) -> object:
 
 
 async def _follow_here(turns: Turns, events: TurnLog, after: int) -> AsyncIterator[TurnEvent]:
-    number = after
+    number, change = after, None
     events.followers += 1
     turns.followed.append(events)
     try:
@@ -1499,6 +1490,8 @@ async def _follow_here(turns: Turns, events: TurnLog, after: int) -> AsyncIterat
             turns.shared.lifetime.require_open()
             await change
     finally:
+        if change is not None:
+            change.cancel()
         events.followers -= 1
         turns.followed.remove(events)
 
