@@ -235,6 +235,17 @@ async def test_a_message_that_does_not_say_what_it_is_a_summary_of_is_told_as_a_
     assert shape(requests[-1]) == ["Hello.", "[runtime] All was read.", "And?"]
 
 
+@pytest.mark.promise("TURN-06", "TURN-10")
+async def test_a_number_of_tokens_that_cannot_be_does_not_end_a_conversation(place, open_runtime):
+    absurd = ModelAnswer(text="Hi.", usage=Usage(10**400, 1))
+    model, requests = asked(lambda request: "Hello again." if request.number else absurd)
+    session = (await open_runtime(place, model=model)).session("s")
+    await session.ask("Hello.")
+    outcome = await session.ask("And?")
+    assert (outcome.status, outcome.text, outcome.reason) == ("answered", "Hello again.", None)
+    assert shape(requests[-1]) == ["Hello.", "Hi.", "And?"]
+
+
 @pytest.mark.promise("TURN-10")
 async def test_without_a_usable_summary_old_results_are_left_out(open_runtime):
     read = reading(9)

@@ -23,6 +23,8 @@ IMAGE = 1_500
 """Tokens of an image, roughly."""
 NOTE = 60
 """Tokens of a note in place of a result, roughly."""
+MOST_TOKENS = 2**53
+"""Tokens of a conversation. A model may tell any number, also one that no float can hold."""
 AFTER_SHORTENING = 0.5
 """The part of the limit that a conversation may still have after old results were left out."""
 AFTER_SUMMARY = 0.25
@@ -85,7 +87,7 @@ class Conversation:
 
     def measure(self, tokens: int) -> None:
         """The provider told the size of the conversation up to here."""
-        self.size, self.measured = float(tokens), True
+        self.size, self.measured = float(min(tokens, MOST_TOKENS)), True
 
     @property
     def shown(self) -> list[Item]:
