@@ -244,6 +244,16 @@ async def test_a_piece_of_a_block_that_never_began_is_a_bad_answer(open_model_of
     assert told.value.code == "bad_answer"
 
 
+@pytest.mark.promise("TURN-09")
+@pytest.mark.parametrize("items", [[5], ["text"], [None], [{}, 5], {"role": "assistant"}])
+async def test_parts_that_no_provider_gave_do_not_end_a_conversation(model, dialect, server, items):
+    server.will(streamed(dialect.stream(LONG)))
+    native = {"format": model.format, "server": model.server, "items": items}
+    said = [UserMessage("a"), ModelAnswer(text="Told before.", native=native), UserMessage("b")]
+    assert (await asked(model, ModelRequest("s1", said)))[1].text == LONG.text
+    assert "Told before." in json.dumps(model._body(ModelRequest("s1", said), True))
+
+
 async def test_a_conversation_that_has_no_json_form_is_a_bad_request(model, dialect, server):
     server.will(dialect.reply(ModelAnswer(text="x")))
     for options in ({"metadata": object()}, {"stream": False}, {"n": 2}):

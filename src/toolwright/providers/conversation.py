@@ -128,7 +128,9 @@ def native_items(answer: ModelAnswer, form: str, server: str) -> list[Any] | Non
     if native is None or native.get("format") != form or native.get("server", server) != server:
         return None
     items = native.get("items")
-    return list(items) if isinstance(items, (list, tuple)) and items else None
+    if not isinstance(items, (list, tuple)) or not items or not all(isinstance(each, dict) for each in items):
+        return None  # of a message that somebody else appended
+    return list(items)
 
 
 def without_last(items: list[Any], kinds: Collection[str]) -> list[Any] | None:
