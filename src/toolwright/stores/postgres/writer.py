@@ -93,6 +93,11 @@ class Writer:
 
     def _carry_out(self, jobs: list[Job]) -> None:
         """Do jobs in one transaction, and where that fails, each alone."""
+        settled = [job for job in jobs if job.settled]
+        if settled and any(job.writes for job in jobs):
+            # Other programs may write beside a transaction that writes: these reads have one of their own, later.
+            self._carry_out([job for job in jobs if not job.settled])
+            jobs = settled
         try:
             results = self._committed(jobs)
         except Exception as error:
