@@ -5,13 +5,13 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from uuid import uuid4
 
 import pytest
 from temporalio import workflow
-from temporalio.client import Client, WorkflowFailureError
-from temporalio.exceptions import CancelledError
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
+from temporalio.exceptions import ActivityError, CancelledError
 from temporalio.worker import Worker
 
 from tests.drivers.temporal_server import TemporalServer
@@ -127,6 +127,40 @@ async def test_a_worker_does_not_keep_the_sessions_of_all_workflows_in_memory(
             (answer,) = await asyncio.wait_for(running, PATIENCE)
             assert answer.ok
         await until(lambda: in_memory(SessionCore) - before < 8)
+
+
+@workflow.defn
+class GivenCall:
+    @workflow.run
+    async def run(self, call: dict[str, Any]) -> list[ToolAnswer]:
+        return await call_tools([call], heartbeat=2.0)
+
+
+@pytest.mark.promise("ENG-04")
+@pytest.mark.parametrize(
+    "call", [{"id": "c", "name": "look", "input": {}}, {"id": "c", "arguments": {}}], ids=["unknown field", "no name"]
+)
+async def test_a_call_that_has_no_form_of_a_call_fails_and_is_not_tried_again(
+    client: Client, file: Path, call: dict[str, Any]
+):
+    queue = uuid4().hex
+    async with Worker(client, task_queue=queue, workflows=[GivenCall], plugins=[ToolsPlugin(App(), file)]):
+        handle = await client.start_workflow(GivenCall.run, call, id=uuid4().hex, task_queue=queue)
+        # Of a try that is to be made again, Temporal keeps no event, but the number of tries.
+        await until(lambda: _was_tried(handle), PATIENCE)
+        with pytest.raises(WorkflowFailureError) as failed:
+            await asyncio.wait_for(handle.result(), PATIENCE)
+    assert isinstance(failed.value.cause, ActivityError)
+    assert "A call is not usable" in str(failed.value.cause.cause)
+
+
+async def _was_tried(handle: WorkflowHandle[Any, Any]) -> bool:
+    found = await handle.describe()
+    if found.status != WorkflowExecutionStatus.RUNNING:
+        return True
+    tries = [each.attempt for each in found.raw_description.pending_activities]
+    assert all(number == 1 for number in tries), "It was tried again."
+    return False
 
 
 def test_the_plugin_refuses_a_store_that_no_other_worker_can_open():

@@ -162,7 +162,14 @@ class ToolsPlugin(SimplePlugin):
 
         if self._runtime is None:
             raise _again("The app of this worker is not open")
-        calls = [ToolCall(**fields) for fields in request.calls]
+        try:
+            calls = [ToolCall(**fields) for fields in request.calls]
+        except TypeError as error:
+            raise ApplicationError(
+                f"A call is not usable: {error}; give it an id, a name and arguments",
+                type="ToolwrightError",
+                non_retryable=True,
+            ) from None
         try:
             batch = used_session(self._runtime, request.session).start_batch(calls, scope=request.scope)
         except ToolwrightError as error:  # such as the id of another call
