@@ -2,10 +2,12 @@
 
 import asyncio
 import time
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
@@ -15,6 +17,7 @@ from tests.support import until
 from toolwright import DriverError, Runtime, ToolCall, tool
 from toolwright.clock import SystemClock
 from toolwright.drivers import open_driver, register_driver
+from toolwright.stores.sqlite.core import writer
 from toolwright.testing import FunctionModel
 
 PATIENCE = 60.0
@@ -134,6 +137,41 @@ async def test_a_run_that_is_cancelled_in_temporal_is_cancelled(
         await client.get_workflow_handle(found.id).cancel()
         outcome = await run.wait(PATIENCE)
         assert outcome.status == "cancelled"
+        (found,) = await workflows(shared_temporal, driver, 1)
+    assert found.status == WorkflowExecutionStatus.CANCELED
+
+
+@pytest.mark.promise("ENG-04")
+async def test_a_run_that_is_cancelled_in_temporal_while_the_store_cannot_be_written_is_cancelled_later(
+    file: Path, driver: str, shared_temporal: TemporalServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(writer, "BUSY", 1)  # The worker does not wait for the program that holds the file.
+    begun = asyncio.Event()
+
+    @tool(supports_background=True)
+    async def hold() -> None:
+        """Hold."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with Runtime.open(file, tools=[hold], worker=True, driver=driver) as runtime:
+        run = await runtime.session("s").spawn("hold")
+        async with asyncio.timeout(PATIENCE):
+            await begun.wait()
+        (found,) = await workflows(shared_temporal, driver, 0)
+        client = await Client.connect(f"127.0.0.1:{shared_temporal.port}")
+        handle = client.get_workflow_handle(found.id)
+
+        async def could_not_write() -> bool:
+            failed = EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED
+            return any(event.event_type == failed for event in (await handle.fetch_history()).events)
+
+        with closing(apsw.Connection(str(file))) as other:
+            other.set_busy_timeout(10_000)
+            other.execute("BEGIN IMMEDIATE")
+            await handle.cancel()
+            await until(could_not_write, PATIENCE)
+        assert (await run.wait(PATIENCE)).status == "cancelled"
         (found,) = await workflows(shared_temporal, driver, 1)
     assert found.status == WorkflowExecutionStatus.CANCELED
 

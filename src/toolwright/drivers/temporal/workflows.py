@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ApplicationError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 from temporalio.workflow import ActivityCancellationType
 
 WORK = "toolwright.work"
@@ -93,6 +93,10 @@ class Bringing:
             # Also where no worker was told: the activity had not begun, or the work only waited.
             if is_cancelled_exception(error):
                 await self._cancel(work)
+            elif isinstance(error, ActivityError) and workflow.cancellation_reason() is not None:
+                # The worker that was told could not write it, or died: an activity that is cancelled is not retried.
+                await self._cancel(work)
+                raise asyncio.CancelledError from error
             raise
         workflow.continue_as_new(replace(work, not_before=again_at))
 
