@@ -93,3 +93,23 @@ async def test_a_change_whose_answer_was_lost_is_made_once(server, change, fault
             await made
             ((after,),) = server.execute(count)
             assert after == (1 if change == "resolution" else before + 1)  # a wait has a row from its beginning
+
+
+@pytest.mark.promise("ENG-02", "EFF-08")
+async def test_a_process_that_was_forgotten_in_the_meantime_makes_a_change_once(server):
+    with TcpProxy(server.port) as proxy:
+        url = f"postgresql://postgres@127.0.0.1:{proxy.port}/postgres?schema=forgotten"
+        async with fail_after(60), Runtime.open(url, worker=False) as runtime:
+            messages = runtime.session("s").messages
+            # As others do when it was away for weeks, and as a replica is that was behind when it was promoted.
+            server.execute("DELETE FROM forgotten.commits")
+            proxy.drop()
+            proxy.mend()
+            await messages.append("first")
+            proxy.lose_answer()
+            second = asyncio.ensure_future(messages.append("second"))
+            assert await asyncio.to_thread(proxy.wait_lost, 20)
+            proxy.drop()
+            proxy.mend()
+            await second
+            assert [message.content for message in await messages.list()] == ["first", "second"]

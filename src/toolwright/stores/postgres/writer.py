@@ -220,7 +220,10 @@ class Writer:
         """Write again what a crash of the server lost: this process lives, and was told that it is written."""
         if not self._opened_again:
             return
-        last = self._last_number(connection) if self._unsafe else None
+        last = None if self._reader else self._last_number(connection)
+        if last is None and not self._reader:
+            # Others removed its row, since it was away for long, or this is a replica that was promoted without it.
+            connection.run("INSERT INTO commits (owner, number) VALUES ($1, 0) ON CONFLICT DO NOTHING", (self._owner,))
         lost = [] if last is None else [each for each in self._unsafe if each[0] > last]
         for number, jobs in lost:
             try:
