@@ -174,6 +174,30 @@ async def test_a_statement_that_an_administrator_cancels_is_repeated(server):
         assert (outcome.value, ledger.ran) == (2, [1, 2])
 
 
+@pytest.mark.promise("ENG-02")
+async def test_a_change_of_a_session_is_repeated_or_tells_of_the_lock_that_it_waited_for(server, monkeypatch):
+    cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'advisory'"
+    store = await PostgresStore.open(url_of(server, "waits"))
+    async with fail_after(60), Runtime.open(store) as runtime:
+        kv = runtime.session("s").kv
+        with psycopg.connect(server.url) as holder:
+            holder.execute(f"SELECT pg_advisory_lock({store.address.lock_key('writers')})")
+            going = asyncio.ensure_future(kv.set("k", 1))
+            while not await asyncio.to_thread(server.execute, cancel):
+                pass
+        await going
+        assert await kv.get("k") == 1
+    monkeypatch.setitem(address._SETTINGS, "lock_timeout", "100ms")
+    async with fail_after(60), Runtime.open(url_of(server, "waits")) as runtime:
+        kv = runtime.session("s").kv
+        with psycopg.connect(server.url) as holder:
+            holder.execute(f"SELECT pg_advisory_lock({store.address.lock_key('writers')})")
+            with pytest.raises(StoreUnavailable, match="another program holds it; wait, or stop that program"):
+                await kv.set("k", 2)
+        await kv.set("k", 3)
+        assert await kv.get("k") == 3
+
+
 @pytest.mark.promise("ENG-02", "EFF-07")
 async def test_a_lock_that_another_program_holds_for_too_long_is_told(server, monkeypatch):
     monkeypatch.setitem(address._SETTINGS, "lock_timeout", "100ms")

@@ -242,7 +242,9 @@ class PostgresConnection:
         if kind is None:
             self.later(f"RELEASE {name}")
         elif not self.raw.closed:
-            self.command(f"ROLLBACK TO {name}")
+            # Where the transaction failed before its savepoint, such as for a lock, the error of that is raised.
+            with contextlib.suppress(errors.InvalidSavepointSpecification):
+                self.command(f"ROLLBACK TO {name}")
 
     def reset(self) -> None:
         """Forget the savepoints of a transaction that ended, and what was to be sent in it."""
