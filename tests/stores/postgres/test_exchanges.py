@@ -8,11 +8,12 @@ import pytest
 from tests.postgres_server import PostgresServer, is_listening
 from tests.support import fail_after, until
 from toolwright.errors import StoreError
+from toolwright.stores import prune
 from toolwright.stores.contracts.journal import CallKey, Ended, Kept
 from toolwright.stores.postgres import life
 from toolwright.stores.postgres.connection import PostgresConnection
 from toolwright.stores.postgres.store import PostgresStore
-from toolwright.testing.conformance.background import PLENTY, registration
+from toolwright.testing.conformance.background import PLENTY, QUOTAS, ending, registration
 from toolwright.testing.conformance.cases import call, intent, success
 
 
@@ -141,6 +142,23 @@ async def test_nobody_is_told_that_a_worker_renews_its_leases(store):
         await runs.register([registration()], PLENTY, None)
         assert await store.news(position, 30.0) != position
         await other.close()
+
+
+@pytest.mark.promise("ENG-01", "EFF-13")
+async def test_pruning_takes_few_exchanges_while_nobody_else_can_write(store, exchanges):
+    runs, keys = store.services.runs, [call(f"c{number}") for number in range(100)]
+    async with fail_after(60):
+        await store.journal.begin([intent(key) for key in keys])
+        await store.journal.keep(keys[0], Kept("step:a", b"1", 101.0, True))
+        await store.journal.finish_all([Ended(key, success(key), 1.0, 2.0) for key in keys])
+        await runs.register([registration(f"p{number}") for number in range(100)], PLENTY, None)
+        for claimed in await runs.claim("w", ["work"], 100.0, 30.0, 100):
+            await runs.finish(ending(claimed.run), QUOTAS)
+        store.life.stop()
+        exchanges.clear()
+        removed = await prune(store.address.url, 10_000.0)
+    assert (removed.calls, removed.effects, removed.runs) == (100, 1, 100)
+    assert len(exchanges) < 100
 
 
 @pytest.mark.promise("ENG-01", "EFF-21")
