@@ -18,6 +18,7 @@ from tests.support import fail_after
 from toolwright import Runtime, ToolCall, tool
 from toolwright.errors import StoreError, StoreUnavailable
 from toolwright.stores import open_store
+from toolwright.stores.contracts.archives import SessionRows
 from toolwright.stores.contracts.sessions import Quota
 from toolwright.stores.postgres import address
 from toolwright.stores.postgres import writer as writers
@@ -196,6 +197,27 @@ async def test_a_change_of_a_session_is_repeated_or_tells_of_the_lock_that_it_wa
                 await kv.set("k", 2)
         await kv.set("k", 3)
         assert await kv.get("k") == 3
+
+
+@pytest.mark.promise("ENG-01")
+async def test_an_export_may_write_slowly_while_it_reads_one_moment_of_the_store(server, monkeypatch):
+    monkeypatch.setitem(address._SETTINGS, "idle_in_transaction_session_timeout", "50ms")
+    waited = (
+        "SELECT count(*) FILTER (WHERE clock_timestamp() < state_change + interval '200 ms') = 0"
+        " FROM pg_stat_activity WHERE application_name = 'toolwright' AND state = 'idle in transaction'"
+    )
+
+    def take(rows: SessionRows) -> list[str]:
+        keys = [row.key for row in rows.rows("key_values")]
+        while server.execute(waited) != [(True,)]:
+            pass
+        return [*keys, *(row.key for row in rows.rows("key_values"))]
+
+    store = await PostgresStore.open(url_of(server, "slow_export"))
+    async with fail_after(60):
+        await store.services.kv.set_value("s", "k", b"1", 1.0, WIDE, None)
+        assert await store.services.archives.read_session("s", take) == ["k", "k"]
+        await store.close()
 
 
 @pytest.mark.promise("ENG-02", "EFF-07")

@@ -175,7 +175,10 @@ def at_one_moment(address: Address, work: Callable[[PostgresConnection], T]) -> 
     """
     connection = address.connect()
     try:
-        connection.raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        # Between two reads, an export writes and compresses as long as it takes. It holds no lock that others wait for.
+        connection.raw.execute(
+            "SET idle_in_transaction_session_timeout = 0; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        )
         return work(connection)
     except psycopg.Error as error:
         raise cannot_open(address.shown, error) from error
