@@ -9,18 +9,21 @@ from typing import Any
 
 import apsw
 import pytest
-from temporalio.api.enums.v1 import EventType
+from temporalio.api.enums.v1 import EventType, PendingActivityState
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 
 from tests.drivers.temporal_server import TemporalServer
 from tests.support import until
-from toolwright import DriverError, Runtime, ToolCall, tool
+from toolwright import DriverError, Policy, Runtime, ToolCall, tool
+from toolwright.background import worker
+from toolwright.background.handle import Run
 from toolwright.clock import SystemClock
 from toolwright.drivers import open_driver, register_driver
 from toolwright.stores.sqlite.core import writer
 from toolwright.testing import FunctionModel
 
 PATIENCE = 60.0
+STARTED = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
 
 
 async def workflows(server: TemporalServer, driver: str, closed: int) -> list[WorkflowExecution]:
@@ -214,6 +217,56 @@ async def test_a_run_that_waits_in_temporals_queue_can_be_cancelled_there(
             assert (await run.wait(PATIENCE)).status == "cancelled"
             (ended,) = await workflows(shared_temporal, driver, 1)
     assert ended.status == WorkflowExecutionStatus.CANCELED
+
+
+class Full:
+    """A tool that holds the only place of a worker, until it may go."""
+
+    def __init__(self) -> None:
+        self.begun: asyncio.Queue[int] = asyncio.Queue()
+        self.go = asyncio.Event()
+
+        @tool(supports_background=True)
+        async def hold(number: int) -> int:
+            self.begun.put_nowait(number)
+            await self.go.wait()
+            return number
+
+        self.options: Any = {
+            "tools": [hold],
+            "policy": Policy(background_per_worker=1, on_background_limit="queue"),
+            "worker": True,
+        }
+
+    async def spawn(self, runtime: Runtime, number: int) -> Run:
+        return await runtime.session("s").spawn("hold", {"number": number})
+
+
+async def is_brought(server: TemporalServer, driver: str, run: Run) -> bool:
+    """True when a worker has got a run from Temporal, whether there is room for it or not."""
+    client = await Client.connect(f"127.0.0.1:{server.port}")
+    for each in await workflows(server, driver, 0):
+        if run.id in each.id:
+            told = await client.get_workflow_handle(each.id).describe()
+            return any(one.attempt > 1 or one.state == STARTED for one in told.raw_description.pending_activities)
+    return False
+
+
+@pytest.mark.promise("ENG-04")
+async def test_a_run_for_which_a_worker_has_no_room_is_brought_to_another_one(
+    file: Path, driver: str, shared_temporal: TemporalServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(worker, "NO_ROOM", 0.0)
+    full = Full()
+    async with Runtime.open(file, **full.options, driver=driver) as runtime, asyncio.timeout(PATIENCE):
+        runs = [await full.spawn(runtime, 1)]
+        assert await full.begun.get() == 1
+        runs.append(await full.spawn(runtime, 2))
+        await until(lambda: is_brought(shared_temporal, driver, runs[1]), PATIENCE)
+        async with Runtime.open(file, **full.options, driver=driver):
+            assert await full.begun.get() == 2
+            full.go.set()
+            assert [(await run.wait(PATIENCE)).value for run in runs] == [1, 2]
 
 
 @pytest.mark.promise("ENG-04")

@@ -43,7 +43,9 @@ RETRY = 1.0
 FAIR_WAIT = 1.0
 """Seconds for which a worker leaves runs that are beyond its share to others that have room."""
 WATCH = 1.0
-"""Seconds between two looks at a run that was brought here and that another worker has."""
+"""Seconds between two looks at a run that was brought here and that another worker has, or that has no room."""
+NO_ROOM = 5.0
+"""Seconds after which a run that was brought here and has no room is left to other workers."""
 
 Chore = Callable[[float], Awaitable[bool]]
 """Something else that a worker does each time it looks, at an instant; True when there may be more to do at once."""
@@ -254,7 +256,8 @@ class Worker:
         await self._try(self._claim())
 
     async def work(self, id: str) -> WorkResult:
-        """Claim a run that was brought here, and work on it until it has ended. While another worker has it, watch it.
+        """Claim a run that was brought here, and work on it until it has ended. While another worker has it, watch it,
+        and where there is no room, wait a little.
 
         Cancelling this does not stop the run.
 
@@ -262,6 +265,7 @@ class Worker:
             HandedBack: it is to be brought to another worker.
             StoreError: the store cannot be used now.
         """
+        until = self._clock.monotonic() + NO_ROOM
         while True:
             run = await self._store.find(id)
             if run is None or run.over:
@@ -275,6 +279,8 @@ class Worker:
                     raise HandedBack(f"The run {id!r} was handed back by {self.name}")
             elif self._stopping:
                 raise HandedBack(f"{self.name} stops, and takes no more runs")
+            elif run.status == "queued" and self._clock.monotonic() >= until:
+                raise HandedBack(f"{self.name} has no room for the run {id!r}")
             else:
                 await self._clock.sleep(WATCH)
 
