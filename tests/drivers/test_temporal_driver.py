@@ -270,6 +270,33 @@ async def test_a_run_for_which_a_worker_has_no_room_is_brought_to_another_one(
 
 
 @pytest.mark.promise("ENG-04")
+async def test_a_run_that_waits_behind_others_can_be_cancelled_in_temporal(
+    file: Path, driver: str, shared_temporal: TemporalServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(worker, "NO_ROOM", 1_000.0)
+    full = Full()
+    async with Runtime.open(file, **full.options, driver=driver) as runtime, asyncio.timeout(PATIENCE):
+        runs = [await full.spawn(runtime, 1)]
+        assert await full.begun.get() == 1
+        runs.append(await full.spawn(runtime, 2))
+        await until(lambda: is_brought(shared_temporal, driver, runs[1]), PATIENCE)
+        runs.append(await full.spawn(runtime, 3))
+        client = await Client.connect(f"127.0.0.1:{shared_temporal.port}")
+        for each in await until(lambda: at_temporal(shared_temporal, driver, 3), PATIENCE):
+            if runs[2].id in each.id:
+                await client.get_workflow_handle(each.id).cancel()
+        assert (await runs[2].wait(PATIENCE)).status == "cancelled"
+        full.go.set()
+        assert [(await run.wait(PATIENCE)).value for run in runs[:2]] == [1, 2]
+
+
+async def at_temporal(server: TemporalServer, driver: str, count: int) -> list[WorkflowExecution]:
+    """So many workflows of a queue; none while there are fewer."""
+    found = await workflows(server, driver, 0)
+    return found if len(found) == count else []
+
+
+@pytest.mark.promise("ENG-04")
 async def test_a_run_whose_workflow_was_terminated_stays_in_the_store_and_is_offered_again(
     file: Path, driver: str, shared_temporal: TemporalServer
 ):

@@ -189,7 +189,7 @@ class TemporalDriver:
             task_queue=self._address.queue,
             workflows=list(WORKFLOWS),
             activities=[self._work, self._fire, self._cancelled],
-            max_concurrent_activities=desk.capacity + 1,  # one for cancelling, which is short
+            max_concurrent_activities=desk.capacity + 1,  # one for a run that a turn waits for
             max_heartbeat_throttle_interval=timedelta(seconds=self._address.heartbeat / 3),
             default_heartbeat_throttle_interval=timedelta(seconds=self._address.heartbeat / 3),
             graceful_shutdown_timeout=REPORT,

@@ -22,6 +22,8 @@ WORK = "toolwright.work"
 FIRE = "toolwright.fire"
 CANCEL = "toolwright.cancel"
 """The activity that writes into the store that the workflow was cancelled."""
+CANCELLED_LOCALLY = "cancelled-locally"
+"""The mark of histories in which the latter is a local activity."""
 LONGEST = timedelta(days=3_650)
 """How long one attempt of an activity may take: a tool may wait for weeks, and its heartbeats show that it lives."""
 FIRST_CHECK, LAST_CHECK = 600.0, 86_400.0
@@ -119,7 +121,12 @@ class Bringing:
         return came
 
     async def _cancel(self, work: Brought) -> None:
-        await workflow.execute_activity(CANCEL, work, start_to_close_timeout=timedelta(seconds=60), retry_policy=RETRY)
+        short = timedelta(seconds=60)
+        if workflow.patched(CANCELLED_LOCALLY):
+            # Without a place among the activities, as above.
+            await workflow.execute_local_activity(CANCEL, work, start_to_close_timeout=short, retry_policy=FIRE_RETRY)
+        else:
+            await workflow.execute_activity(CANCEL, work, start_to_close_timeout=short, retry_policy=RETRY)
 
     async def _sleep(self, seconds: float) -> None:
         """Wait for some time, or until somebody wakes it."""
