@@ -335,6 +335,15 @@ def test_a_driver_that_cannot_work_is_refused_with_the_way_out(url: str, message
         open_driver(url, SystemClock())
 
 
+@pytest.mark.parametrize(
+    "url", ["temporal://h?api_key=hidden", "temporal://user:hidden/word@h", "temporal:///default?token=hidden"]
+)
+def test_a_key_or_password_in_the_wrong_place_is_not_shown(url: str):
+    with pytest.raises(DriverError) as refused:
+        open_driver(url, SystemClock())
+    assert "hidden" not in str(refused.value)
+
+
 async def test_a_driver_needs_a_store_that_workers_share():
     with pytest.raises(DriverError, match="give it a file"):
         await Runtime.open(driver="temporal://127.0.0.1:1")

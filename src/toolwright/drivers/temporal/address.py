@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from msgspec import Struct
 
 from toolwright.errors import DriverError
+from toolwright.stores.contracts.scheme import without_password
 
 PORT = 7233
 QUEUE = "toolwright"
@@ -45,25 +46,28 @@ def read_address(url: str) -> TemporalAddress:
     Raises:
         DriverError: it is not usable.
     """
+    shown = without_password(url)
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
-    except ValueError as error:
+    except ValueError:
+        # Its text may have a part of a password.
         raise DriverError(
-            f"The driver is not usable: {error}; use temporal://host:7233/namespace?queue=agent"
+            f"The driver {shown!r:.200} is not usable: its host or port cannot be read; "
+            "use temporal://host:7233/namespace?queue=agent"
         ) from None
     if parts.username is not None or parts.password is not None:
         raise DriverError(
             "The URL of the driver has a user or password; set TEMPORAL_API_KEY in the environment instead"
         )
     if not host:
-        raise DriverError(f"The driver {url!r:.200} has no host; use temporal://host:7233/namespace?queue=agent")
+        raise DriverError(f"The driver {shown!r:.200} has no host; use temporal://host:7233/namespace?queue=agent")
     namespace = unquote(parts.path.strip("/")) or "default"
     settings: dict[str, str] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name not in _SETTINGS or name in settings:
             raise DriverError(
-                f"The driver {url!r:.200} has {name!r:.100}, which is unknown or there twice; "
+                f"The driver {shown!r:.200} has {name!r:.100}, which is unknown or there twice; "
                 f"it may have {', '.join(_SETTINGS)}"
             )
         settings[name] = value
