@@ -1,6 +1,7 @@
 """The tools of an app as one activity of a Temporal worker that somebody has already."""
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -127,6 +128,32 @@ async def test_a_worker_does_not_keep_the_sessions_of_all_workflows_in_memory(
             (answer,) = await asyncio.wait_for(running, PATIENCE)
             assert answer.ok
         await until(lambda: in_memory(SessionCore) - before < 8)
+
+
+@workflow.defn
+class ManyCalls:
+    @workflow.run
+    async def run(self, sizes: list[int]) -> list[ToolAnswer]:
+        calls = [ToolCall("read", {"size": size}, f"c{number}") for number, size in enumerate(sizes)]
+        return await call_tools(calls, heartbeat=2.0)
+
+
+@pytest.mark.promise("ENG-04")
+async def test_texts_that_are_too_long_together_for_temporal_are_cut(client: Client, file: Path):
+    @tool(readonly=True)
+    async def read(size: int) -> str:
+        return "ä" * size
+
+    queue, sizes = uuid4().hex, [10, *[20_000] * 60, 1_000]
+    async with Worker(client, task_queue=queue, workflows=[ManyCalls], plugins=[ToolsPlugin(App(tools=[read]), file)]):
+        running = client.execute_workflow(ManyCalls.run, sizes, id=uuid4().hex, task_queue=queue)
+        answers = await asyncio.wait_for(running, PATIENCE)
+    assert all(answer.ok for answer in answers)
+    assert [answers[0].text, answers[-1].text] == ["ä" * 10, "ä" * 1_000]
+    for answer in answers[1:-1]:
+        assert answer.text.startswith("ää")
+        assert " bytes in 1 lines omitted …]" in answer.text
+    assert 1_400_000 < sum(len(json.dumps(answer.text)) for answer in answers) <= 1_500_000
 
 
 @workflow.defn

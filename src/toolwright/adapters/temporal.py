@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from toolwright.calls.finalise.truncate import bound_within
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.extras import require_extra
 from toolwright.tools.call import ToolCall
@@ -47,6 +49,9 @@ HEARTBEAT = 10.0
 LONGEST = timedelta(days=3_650)
 """How long one attempt may take: a call may wait for a person, and its heartbeats show that its worker lives."""
 
+LARGEST = 1_500_000
+"""Bytes of JSON that the texts of one batch may have together: Temporal takes no result of more than 2 MiB."""
+
 
 @dataclass(frozen=True)
 class ToolRequest:
@@ -62,7 +67,8 @@ class ToolRequest:
 class ToolAnswer:
     """The outcome of one call, as the history of a workflow has it.
 
-    `text` is what the model reads. The whole outcome stays in the store, under the id of the call.
+    `text` is what the model reads; where the texts of a batch are too long for Temporal, the longest are cut. The whole
+    outcome stays in the store, under the id of the call.
     """
 
     id: str
@@ -180,7 +186,7 @@ class ToolsPlugin(SimplePlugin):
             raise _again(f"{error!s:.300}") from None
         except ToolwrightError as error:
             raise ApplicationError(f"{error!s:.1000}", type=type(error).__name__, non_retryable=True) from None
-        return [_answer(outcome) for outcome in outcomes]
+        return _answers(outcomes)
 
 
 async def _watched(batch: Batch, heartbeat: float) -> list[ToolOutcome]:
@@ -208,8 +214,25 @@ async def _watched(batch: Batch, heartbeat: float) -> list[ToolOutcome]:
     return outcomes
 
 
-def _answer(outcome: ToolOutcome) -> ToolAnswer:
-    return ToolAnswer(id=outcome.call_id, tool=outcome.tool, status=outcome.status, text=outcome.text)
+def _answers(outcomes: Sequence[ToolOutcome]) -> list[ToolAnswer]:
+    texts = [outcome.text for outcome in outcomes]
+    sizes, room = [len(json.dumps(text)) for text in texts], LARGEST
+    for count, size in zip(range(len(sizes), 0, -1), sorted(sizes), strict=True):
+        if size * count > room:  # the short ones are whole, and the others have equal parts of what is left
+            most = room // count
+            texts = [_cut(text, most) if size > most else text for text, size in zip(texts, sizes, strict=True)]
+            break
+        room -= size
+    return [
+        ToolAnswer(id=outcome.call_id, tool=outcome.tool, status=outcome.status, text=text)
+        for outcome, text in zip(outcomes, texts, strict=True)
+    ]
+
+
+def _cut(text: str, most: int) -> str:
+    """A text without its middle, which has at most so many bytes as JSON."""
+    cut: str = json.loads(bound_within(text, json.dumps, len(text), most, None))
+    return cut
 
 
 def _again(message: str) -> ApplicationError:
