@@ -155,6 +155,34 @@ async def test_an_error_during_the_grace_is_still_the_timeout(clock, open_runtim
 
 
 @pytest.mark.promise("TIME-01")
+@pytest.mark.parametrize("swallows", [False, True])
+async def test_a_hook_after_a_tool_that_ran_out_of_time_may_take_longer_than_the_grace(clock, open_runtime, swallows):
+    seen = []
+
+    @tool
+    async def slow() -> str:
+        with contextlib.suppress(asyncio.CancelledError) if swallows else contextlib.nullcontext():
+            await clock.sleep(3600)
+        return "enough"
+
+    async def hook(call, outcome) -> None:
+        await clock.sleep(1)
+        seen.append(outcome.status)
+
+    runtime = await open_runtime(slow, after=[hook])
+    batch = runtime.session("s").start_batch([ToolCall(name="slow")])
+    await clock.advance(30.9)
+    assert not batch.done
+    await clock.advance(0.1)
+    (outcome,) = await ended(batch)
+    if swallows:
+        assert (outcome.status, outcome.value) == ("success", "enough")
+    else:
+        assert (outcome.status, outcome.failure.code) == ("failure", "timeout")
+    assert seen == [outcome.status]
+
+
+@pytest.mark.promise("TIME-01")
 async def test_the_grace_is_the_policys(clock, open_runtime):
     @tool(timeout=10)
     async def tidy() -> str:

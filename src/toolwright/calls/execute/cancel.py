@@ -161,6 +161,8 @@ def _give_up(call: ActiveCall) -> None:
         assert outcome is not None
         give(call, outcome)
     elif call.phase is FINISHING:
+        if call.cancel_reason is None:
+            return  # Its code ended in the grace of a timeout: the outcome of that may take longer.
         # A hook hangs. The tool's code has ended, so its claims are free.
         _end(call)
         if call.task is not None:
