@@ -48,6 +48,7 @@ from toolwright.calls.schedule.admission import Limit, Ticket
 from toolwright.calls.schedule.claim_index import ClaimIndex
 from toolwright.calls.suspend.approvals import wait_again, wait_for_approval
 from toolwright.calls.suspend.leave import leave, requests_of
+from toolwright.calls.suspend.suspend import rejoined
 from toolwright.errors import BatchFailed, StoreError
 from toolwright.events import CallWarning
 from toolwright.stores.contracts.journal import RUN_SCOPE
@@ -215,6 +216,7 @@ class Batch(Struct, eq=False):
         """A call has its outcome; perhaps the batch is done."""
         if call.suspension is not None:
             call.suspension.waiting = False
+            rejoined(call)  # A task that it left behind waits for its slots no longer.
         self._outcomes[call.position] = outcome
         recorder, ticket = self.context.recorder, call.ticket
         if ticket is not None and ticket.waited_for:

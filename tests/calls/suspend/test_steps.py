@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from tests.effects.watching import waiting
 from tests.support import fail_after, until
-from toolwright import ReplayMismatch, RetryPolicy, ToolCall, ToolContext, ToolError, ToolwrightError, tool
+from toolwright import Policy, ReplayMismatch, RetryPolicy, ToolCall, ToolContext, ToolError, ToolwrightError, tool
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.journal import NOT_ALL
 from toolwright.stores.sql.calls.journal import SqlJournalStore
@@ -506,6 +506,50 @@ async def test_calls_that_wake_together_take_turns_for_their_slots(place, open_r
     assert all(outcome.ok for outcome in outcomes)
     assert most == 2
     assert slots_in_use(session) == 0
+
+
+@pytest.mark.promise("CANCEL-02", "SCHED-04")
+@pytest.mark.parametrize("how", ["returns", "is given up"])
+async def test_a_call_that_left_a_task_waiting_for_its_slot_leaves_the_slot_to_others(place, open_runtime, how):
+    clock, free, go, stays = FakeClock(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+    left: list[asyncio.Task[None]] = []
+
+    @tool(parallel=True)
+    async def work(ctx: ToolContext) -> None:
+        left.append(asyncio.create_task(ctx.sleep("nap", 20)))
+        try:
+            await go.wait()
+        except asyncio.CancelledError:
+            await stays.wait()
+
+    @tool(parallel=True)
+    async def other() -> None:
+        await free.wait()
+
+    runtime = await open_runtime(place, work, other, clock=clock, policy=Policy(session_concurrency=1))
+    session = runtime.session("s")
+    async with fail_after(10):
+        batch = session.start_batch(ONE)
+        await until(lambda: left)
+        holding = session.start_batch([ToolCall(name="other")])
+        await until(lambda: runtime.log.query(tool="other", status="running"))
+        woken = batch.next_change()
+        await clock.advance(20)
+        await woken
+        if how == "returns":
+            go.set()
+        else:
+            batch.cancel()
+            await until(lambda: batch.done or clock.advance(0.1))
+        await batch
+        assert slots_in_use(session) == 1
+        free.set()
+        await holding
+        assert slots_in_use(session) == 0
+        assert (await session.run_batch([ToolCall(name="other")]))[0].ok
+        stays.set()
+        await left[0]
+        await until(lambda: is_idle(session))
 
 
 @pytest.mark.promise("TIME-01", "EFF-07")

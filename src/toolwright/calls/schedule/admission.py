@@ -154,6 +154,8 @@ class Admission:
         if ticket.done:
             return
         held, index, nested = ticket.state == "running", ticket.index, ticket.parent is not None
+        if not held and ticket.rejoins:
+            self.stop_waiting_for_slots(ticket)  # Its code ended while a task that it left behind waited for them.
         ticket.state = "done"
         self.running.discard(ticket)
         freed: list[Any] | None = None
@@ -213,6 +215,8 @@ class Admission:
         if ticket.state == "running":
             ticket.state = "lingering"
             give_back(ticket.limits)
+        else:
+            self.stop_waiting_for_slots(ticket)
 
     def pause(self, ticket: Ticket) -> None:
         """Release the slots and keep the claims, until `rejoin`: for a call that waits for something outside."""
@@ -242,7 +246,7 @@ class Admission:
         self.admit(ticket)
 
     def stop_waiting_for_slots(self, ticket: Ticket) -> None:
-        """Ask for no slots any more: the call was stopped while it waited to rejoin."""
+        """Ask for no slots any more, if the call waits to rejoin: it was stopped, has ended, or waits outside again."""
         if ticket.rejoins and ticket.waiting_in is not None:
             ticket.waiting_in.withdraw(ticket)
             ticket.waiting_in = None
