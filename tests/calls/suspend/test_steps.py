@@ -552,6 +552,46 @@ async def test_a_call_that_left_a_task_waiting_for_its_slot_leaves_the_slot_to_o
         await until(lambda: is_idle(session))
 
 
+@pytest.mark.promise("EFF-10", "TIME-01")
+async def test_the_time_of_a_call_stands_still_that_waits_again_before_it_has_its_slot(place, open_runtime):
+    clock, again, free = FakeClock(), asyncio.Event(), asyncio.Event()
+
+    @tool(parallel=True, timeout=1)
+    async def work(ctx: ToolContext) -> str:
+        async def sleep_later() -> None:
+            await again.wait()
+            await ctx.sleep("night", 3600)
+
+        await asyncio.gather(ctx.sleep("nap", 20), sleep_later())
+        return "morning"
+
+    @tool(parallel=True)
+    async def other() -> None:
+        await free.wait()
+
+    runtime = await open_runtime(place, work, other, clock=clock, policy=Policy(session_concurrency=1))
+    session = runtime.session("s")
+    events = session.subscribe()
+    async with fail_after(10):
+        batch = session.start_batch(ONE)
+        await waiting(events)
+        holding = session.start_batch([ToolCall(name="other")])
+        await until(lambda: runtime.log.query(tool="other", status="running"))
+        woken = batch.next_change()
+        await clock.advance(20)
+        await woken
+        again.set()
+        await waiting(events)
+        free.set()
+        await holding
+        assert slots_in_use(session) == 0
+        await clock.advance(3000)
+        assert not batch.done
+        await until(lambda: batch.done or clock.advance(100))
+        (outcome,) = await batch
+    assert outcome.value == "morning"
+
+
 @pytest.mark.promise("TIME-01", "EFF-07")
 @pytest.mark.parametrize("late", ["step", "sleep", "wait", "receive"])
 async def test_the_code_of_a_call_that_was_given_up_does_nothing_more_and_harms_no_other(place, open_runtime, late):

@@ -81,11 +81,15 @@ def step_out(call: ActiveCall, what: str, name: str, deadline: float | None) -> 
     """The tool's code waits for something outside: release the slots, and stop its time."""
     suspension = enter(call)
     suspension.waits += 1
-    if suspension.waits == 1 and suspension.slot is None:
+    if suspension.waits == 1:
         if call.deadline is not None:
             call.plan.bucket.discard(call.deadline)
         if call.ticket is not None:
-            call.env.admission.pause(call.ticket)
+            if suspension.slot is None:
+                call.env.admission.pause(call.ticket)
+            else:  # Another task of it waits to continue, which needs no slot as long as the call is outside.
+                call.env.admission.stop_waiting_for_slots(call.ticket)
+                rejoined(call)
     say_waiting(call, what, name, deadline)
 
 
