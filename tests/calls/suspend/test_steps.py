@@ -592,6 +592,44 @@ async def test_the_time_of_a_call_stands_still_that_waits_again_before_it_has_it
     assert outcome.value == "morning"
 
 
+@pytest.mark.promise("TIME-01", "SCHED-04")
+async def test_a_call_that_cancels_a_task_of_its_own_which_waits_for_the_slot_gets_slot_and_time(place, open_runtime):
+    clock, enough, free = FakeClock(), asyncio.Event(), asyncio.Event()
+
+    @tool(parallel=True, timeout=1)
+    async def work(ctx: ToolContext) -> None:
+        napping = asyncio.create_task(ctx.sleep("nap", 20))
+        await enough.wait()
+        napping.cancel()
+        await clock.sleep(3600)
+
+    @tool(parallel=True)
+    async def other() -> None:
+        await free.wait()
+
+    runtime = await open_runtime(place, work, other, clock=clock, policy=Policy(session_concurrency=1))
+    session = runtime.session("s")
+    events = session.subscribe()
+    async with fail_after(10):
+        batch = session.start_batch(ONE)
+        await waiting(events)
+        holding = session.start_batch([ToolCall(name="other")])
+        await until(lambda: runtime.log.query(tool="other", status="running"))
+        woken = batch.next_change()
+        await clock.advance(20)
+        await woken
+        enough.set()
+        await clock.advance(5)
+        assert not batch.done, "its time stands still until it has its slot"
+        free.set()
+        await holding
+        assert slots_in_use(session) == 1
+        await clock.advance(1)
+        (outcome,) = await batch
+    assert outcome.failure.code == "timeout"
+    assert is_idle(session)
+
+
 @pytest.mark.promise("TIME-01", "EFF-07")
 @pytest.mark.parametrize("late", ["step", "sleep", "wait", "receive"])
 async def test_the_code_of_a_call_that_was_given_up_does_nothing_more_and_harms_no_other(place, open_runtime, late):

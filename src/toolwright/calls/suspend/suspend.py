@@ -108,7 +108,8 @@ async def step_in(call: ActiveCall) -> None:
         try:
             await asyncio.wait((suspension.slot,))
         except asyncio.CancelledError:
-            if call.ticket is not None:
+            # Else only a task of it was cancelled, such as by a timeout of the tool's own: the call goes on.
+            if call.ticket is not None and call.stopping:
                 call.env.admission.stop_waiting_for_slots(call.ticket)
             raise
 
