@@ -25,6 +25,7 @@ from toolwright import (
     ToolError,
     tool,
 )
+from toolwright.testing import slots_in_use
 
 
 @pytest.mark.promise("RETRY-01")
@@ -674,6 +675,29 @@ async def test_a_call_keeps_its_claims_and_its_slot_between_attempts(clock, open
     await clock.advance(60)
     await ended(batch)
     assert order == ["flaky 0", "flaky 10", "after 10"]
+
+
+@pytest.mark.promise("SCHED-04")
+async def test_the_next_attempt_after_a_wait_in_the_grace_has_a_slot(clock, open_runtime):
+    slots = []
+
+    @tool(idempotent=True, timeout=1, retry=RetryPolicy(attempts=2, on=(TimeoutError,), jitter=0))
+    async def work(ctx: ToolContext) -> str:
+        if ctx.attempt == 1:
+            try:
+                await clock.sleep(3600)
+            finally:
+                await ctx.sleep("tidy up", 0.01)
+        slots.append(slots_in_use(session))
+        return "done"
+
+    runtime = await open_runtime(work)
+    session = runtime.session("s")
+    batch = session.start_batch([ToolCall(name="work")])
+    await clock.advance(60)
+    (outcome,) = await ended(batch)
+    assert (outcome.value, outcome.attempts) == ("done", 2)
+    assert slots == [1]
 
 
 @pytest.mark.promise("RETRY-01")

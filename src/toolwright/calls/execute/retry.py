@@ -12,6 +12,7 @@ from toolwright.calls.execute.cancel import meaning
 from toolwright.calls.redact import publish
 from toolwright.calls.suspend.connection_wait import wait_for_connection
 from toolwright.calls.suspend.steps import Unrecorded, outside, recording
+from toolwright.calls.suspend.suspend import regain_slot
 from toolwright.events import CallRetrying
 from toolwright.tools.outcome import ConnectionRequired, Failure
 
@@ -46,6 +47,8 @@ async def _pause(call: ActiveCall, failure: Failure) -> object:
     call.phase = RETRYING
     try:
         await call.env.clock.sleep(delay)
+        if call.suspension is not None:
+            await regain_slot(call)  # A wait in the grace of an attempt ends without them.
     except asyncio.CancelledError as error:
         return meaning(call, error)
     finally:

@@ -95,10 +95,14 @@ def step_out(call: ActiveCall, what: str, name: str, deadline: float | None) -> 
 
 async def step_in(call: ActiveCall) -> None:
     """The tool's wait is resolved: continue once there is a slot."""
+    enter(call).waits -= 1
+    if not call.stopping:
+        await regain_slot(call)
+
+
+async def regain_slot(call: ActiveCall) -> None:
+    """Wait until a call that is outside no longer has its slots again."""
     suspension = enter(call)
-    suspension.waits -= 1
-    if call.stopping:
-        return
     if suspension.waits == 0 and suspension.slot is None:
         call.owner.call_waits(call, False)
         if call.ticket is not None and call.ticket.state == "paused":
