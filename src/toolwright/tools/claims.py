@@ -157,8 +157,12 @@ def _word(value: object) -> str | None:
         return str(int(value))  # 1.0 and 1 are one number in JSON.
     # A value whose text is its address has another name each time.
     kind = type(value)
-    nameless = value is None or (kind.__repr__ is object.__repr__ and kind.__str__ is object.__str__)
-    return None if nameless else str(value)
+    if value is None or (kind.__repr__ is object.__repr__ and kind.__str__ is object.__str__):
+        return None
+    try:
+        return str(value)
+    except Exception:  # the code of the value's class
+        return None
 
 
 def _path_maker(parameter: str, write: bool, whole: bool) -> Callable[[Mapping[str, Any]], Iterable[Claim]]:

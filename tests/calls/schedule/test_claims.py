@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from tests.calls.schedule.stage import Stage, call
 from tests.support import fail_after
@@ -224,6 +225,29 @@ async def test_a_key_whose_argument_was_left_out_may_be_any_key():
 
     async with fail_after(5), Runtime.open(tools=[pay]) as runtime:
         batch = runtime.session("s").start_batch([call("a", "pay"), call("b", "pay", account="main")])
+        assert await stage.settled() == ["a"]
+        assert await stage.after("a") == ["b"]
+        stage.open()
+        await batch
+
+
+@pytest.mark.promise("SCHED-01", "RUN-07")
+async def test_a_key_whose_argument_has_no_text_may_be_any_key():
+    stage = Stage()
+
+    class Account(BaseModel):
+        number: int
+
+        def __str__(self) -> str:
+            raise RuntimeError("nothing to say")
+
+    @tool(key="{account}")
+    async def pay(ctx: ToolContext, account: Account) -> str:
+        return await stage.visit(ctx.call_id)
+
+    async with fail_after(5), Runtime.open(tools=[pay]) as runtime:
+        calls = [call(name, "pay", account={"number": number}) for number, name in enumerate("ab")]
+        batch = runtime.session("s").start_batch(calls)
         assert await stage.settled() == ["a"]
         assert await stage.after("a") == ["b"]
         stage.open()
