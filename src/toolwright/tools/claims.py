@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
@@ -160,6 +161,10 @@ def _word(value: object) -> str | None:
     if value is None or (kind.__repr__ is object.__repr__ and kind.__str__ is object.__str__):
         return None
     try:
+        if isinstance(value, (set, frozenset)):
+            return str(sorted(map(str, value)))  # Its own text depends on the order in which it was filled.
+        if isinstance(value, Decimal):
+            return str((value + 0).normalize())  # 1.0 and 1.00 are one number.
         return str(value)
     except Exception:  # the code of the value's class
         return None

@@ -1,5 +1,6 @@
 """What may overlap within one batch: exclusive, keyed, path, tree and named claims."""
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -262,8 +263,10 @@ async def test_a_key_whose_argument_has_no_text_may_be_any_key():
         (float, 1, 1.0),
         (int, 7, "7"),
         (int, 7, "07"),
+        (Decimal, "1.0", "1.00"),
+        (set[int], [0, 8], [8, 0]),
     ],
-    ids=["one as 1.0", "1.0 as one", "seven as text", "seven with a zero"],
+    ids=["one as 1.0", "1.0 as one", "seven as text", "seven with a zero", "a decimal", "a set in another order"],
 )
 async def test_one_value_is_one_key_however_it_is_written(kind, first, second):
     stage = Stage()
