@@ -9,6 +9,8 @@ from toolwright import (
     Tool,
     ToolDefinition,
     ToolDefinitionError,
+    ToolRegistry,
+    overridden,
     path,
     resource,
     tool,
@@ -166,6 +168,32 @@ def test_the_same_things_are_checked_in_a_definition_made_by_hand():
         ToolDefinition(name="greet", id="greet", input_schema={}, kind="plugin")  # type: ignore[arg-type]
     with pytest.raises(ToolDefinitionError, match="'greet' has timeout 0"):
         ToolDefinition(name="greet", id="greet", input_schema={}, timeout=0)
+
+
+@pytest.mark.promise("TOOL-05", "REG-03")
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"timeout": "10"}, "has timeout '10'; use a number of seconds above 0"),
+        ({"timeout": 10**400}, "has timeout 10000"),
+        ({"hints": {"readonly": True}}, "has hints {'readonly': True}; use Hints"),
+        ({"capabilities": "network"}, "has capabilities 'network'; use a set of names"),
+        ({"retry": 3}, "has retry 3; use RetryPolicy"),
+        ({"concurrency": "parallel"}, "has concurrency 'parallel'; use Concurrency"),
+        ({"events": ["found"]}, r"has events \['found'\]; use a dict of names and schemas"),
+    ],
+)
+def test_a_part_of_a_wrong_type_is_refused_in_a_definition_made_by_hand_and_in_a_view(change, said):
+    with pytest.raises(ToolDefinitionError, match=f"'greet' {said}"):
+        ToolDefinition(name="greet", id="greet", input_schema={}, **change)
+
+    @tool
+    def greet(name: str) -> str:
+        return f"Hello {name}"
+
+    view = overridden(ToolRegistry([greet]), {"greet": change})
+    with pytest.raises(ToolDefinitionError, match=f"'greet' {said}"):
+        view.snapshot()
 
 
 @pytest.mark.promise("TOOL-07")

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypedDict
 from msgspec import Struct, convert, structs
 from msgspec.structs import force_setattr, replace
 
+from toolwright.argument_checks import is_number
 from toolwright.errors import PolicyError, ToolDefinitionError
 from toolwright.plain_data import plain_data
 from toolwright.tools.claims import Concurrency, Resource
@@ -154,6 +155,7 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     """The secrets that the session must have; with the hint `requires_secrets` and no names, it must have any."""
 
     def __post_init__(self) -> None:
+        self._check_types()
         if self.approval is None:
             force_setattr(self, "approval", implied_approval(self.capabilities))
         if self.concurrency is None:
@@ -217,6 +219,13 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
                 f"{told!r:.200} is not the JSON form of a tool's definition ({error}); give the result of to_json"
             ) from error
 
+    def _check_types(self) -> None:
+        """Refuse a part of another type: the defaults are read from them."""
+        for part, kind, remedy in _PARTS:
+            given = getattr(self, part)
+            if not isinstance(given, kind) and not (given is None and part == "concurrency"):
+                raise ToolDefinitionError(f"Tool {self.name!r} has {part} {given!r:.200}; use {remedy}")
+
     def _check(self) -> None:
         name = self.name
         if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -251,7 +260,7 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
                     f"{', '.join(sorted(RESERVED_EVENTS))}"
                 )
         timeout = self.timeout
-        if timeout is not None and (isinstance(timeout, bool) or not timeout > 0):
+        if timeout is not None and not (is_number(timeout) and timeout > 0):
             raise ToolDefinitionError(
                 f"Tool {name!r} has timeout {timeout!r}; use a number of seconds above 0, or NO_TIMEOUT"
             )
@@ -263,6 +272,15 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
                 f"Tool {name!r} has a retry policy but may not be run twice; "
                 "mark it idempotent=True or readonly=True, or drop the retry"
             )
+
+
+_PARTS: tuple[tuple[str, type | tuple[type, ...], str], ...] = (
+    ("hints", Hints, "Hints(...)"),
+    ("capabilities", (set, frozenset), "a set of names"),
+    ("retry", RetryPolicy, "RetryPolicy(attempts=...)"),
+    ("concurrency", Concurrency, "Concurrency(...)"),
+    ("events", dict, "a dict of names and schemas"),
+)
 
 
 class DefinitionChanges(TypedDict, total=False):
