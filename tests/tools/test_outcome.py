@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from toolwright import Attachment, Failure, Image, ToolError, ToolOutcome, ToolwrightError
+from toolwright import Attachment, Failure, Image, Pending, ToolError, ToolOutcome, ToolwrightError
 
 CLASSES = (
     "invalid_arguments",
@@ -240,3 +240,10 @@ def test_the_value_of_what_did_not_succeed_is_none():
 @pytest.mark.promise("OUT-01")
 def test_an_image_can_be_made_of_its_bytes():
     assert Image.from_bytes(b"hi", "image/gif") == Image("aGk=", "image/gif")
+
+
+@pytest.mark.promise("EFF-10")
+@pytest.mark.parametrize("deadline", [-1, float("nan"), float("inf"), 10**400, True, "soon"], ids=str)
+def test_a_deadline_that_is_no_number_of_seconds_is_refused(deadline):
+    with pytest.raises(ToolwrightError, match=r"Pending deadline .* is not usable; use seconds from now, 0 or more"):
+        Pending(deadline)

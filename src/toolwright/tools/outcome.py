@@ -8,6 +8,7 @@ the fields that its JSON form leaves out, or has in another way: it has all othe
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -256,7 +257,7 @@ class Pending(Struct, frozen=True, gc=False):
 
     def __post_init__(self) -> None:
         after = self.deadline
-        if after is not None and (type(after) not in (int, float) or not 0 <= after < float("inf")):
+        if after is not None and (type(after) not in (int, float) or not 0 <= after <= sys.float_info.max):
             raise ToolwrightError(f"Pending deadline {after!r:.200} is not usable; use seconds from now, 0 or more")
 
     def to_json(self) -> dict[str, Any]:
