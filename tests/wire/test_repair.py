@@ -1,6 +1,8 @@
 """Damaged histories, repaired: every call has one result where its provider wants it, and the rest stays."""
 
 import copy
+import sys
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -250,3 +252,35 @@ def test_a_repair_elsewhere_leaves_results_in_their_order(provider: str):
     repaired = repair([*good, *lay_out([("ask", ("c3",))])], provider)
     assert repaired.messages[: len(good)] == good
     assert repaired.changes == ["Added a result for call 'c3' of 't', which had none: interrupted."]
+
+
+@every_form
+@pytest.mark.parametrize("damage", ["one id for all", "no ids", "results of nothing"])
+def test_the_work_of_a_repair_grows_with_the_history_and_not_with_its_square(form: str, damage: str):
+    """Counted in executed lines: no clock, so no flakes."""
+    provider, lay_out = FORMS[form]
+
+    def history(size: int) -> list[Atom]:
+        if damage == "one id for all":
+            return [("ask", ["a"] * size), *[("result", "a", "done")] * size]
+        if damage == "no ids":
+            return [("ask", [""]), ("result", "", "done")] * size
+        return [*[("result", f"lost {number}", "done") for number in range(size)], ("ask", ["a"] * size)]
+
+    def lines(size: int) -> int:
+        count = 0
+
+        def trace(frame: FrameType, event: str, argument: Any) -> Any:
+            nonlocal count
+            count += event == "line" and frame.f_code.co_filename == repair.__code__.co_filename
+            return trace
+
+        messages, before = lay_out(history(size)), sys.gettrace()
+        sys.settrace(trace)
+        try:
+            repair(messages, provider)
+        finally:
+            sys.settrace(before)
+        return count
+
+    assert lines(200) < 5 * lines(50)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from types import MappingProxyType
 from typing import Any
 
@@ -44,6 +46,20 @@ class _Slot:
 _Slots = dict[Asking, list[_Slot]]
 
 
+class _Asked:
+    """The calls with one id, and the places of those that have no result, and of those that have a synthetic one."""
+
+    __slots__ = ("calls", "open", "synthetic")
+
+    def __init__(self, calls: list[_Slot]) -> None:
+        self.calls = calls
+        self.open = deque(place for place, slot in enumerate(calls) if slot.result is None)
+        # A heap: the first of them is replaced first, whenever it got its result.
+        self.synthetic = [
+            place for place, slot in enumerate(calls) if slot.result is not None and slot.result.synthetic
+        ]
+
+
 def repair(messages: Sequence[Any], provider: str) -> Repaired:
     """Give every call of a whole history exactly one result, where the provider wants it.
 
@@ -78,38 +94,42 @@ def repair(messages: Sequence[Any], provider: str) -> Repaired:
 
 def _match(entries: list[Entry], slots: _Slots, changes: list[str]) -> None:
     """Find the result of every call: an id used twice means the latest call before the result that has it."""
-    latest: dict[str, list[_Slot]] = {}
+    latest: dict[str, _Asked] = {}
     early: list[Result] = []
     for entry in entries:
         if isinstance(entry, Asking):
-            fresh: dict[str, list[_Slot]] = {}
-            for slot in slots[entry]:
-                fresh.setdefault(slot.id, []).append(slot)
-            latest |= fresh
+            latest |= _by_id(slots[entry])
         elif isinstance(entry, Result):
             if entry.id in latest:
                 _take(entry, latest[entry.id], changes)
             else:
                 early.append(entry)
+    asked = _by_id([slot for each in slots.values() for slot in each]) if early else {}
     for result in early:
-        asked = [slot for each in slots.values() for slot in each if slot.id == result.id]
-        if asked:
-            _take(result, asked, changes)
+        if result.id in asked:
+            _take(result, asked[result.id], changes)
         else:
             changes.append(f"Dropped a result for {result.id!r}: no call in the history has that id.")
 
 
-def _take(result: Result, asked: list[_Slot], changes: list[str]) -> None:
-    for slot in asked:
-        if slot.result is None:
-            slot.result = result
-            return
-    for slot in asked:
-        if slot.result is not None and slot.result.synthetic and not result.synthetic:
-            slot.result = result
-            changes.append(f"Replaced the synthetic result of call {slot.id!r} by the real one.")
-            return
-    changes.append(f"Dropped another result of call {result.id!r}, which has one already.")
+def _by_id(slots: list[_Slot]) -> dict[str, _Asked]:
+    found: dict[str, list[_Slot]] = {}
+    for slot in slots:
+        found.setdefault(slot.id, []).append(slot)
+    return {call_id: _Asked(each) for call_id, each in found.items()}
+
+
+def _take(result: Result, asked: _Asked, changes: list[str]) -> None:
+    if asked.open:
+        place = asked.open.popleft()
+        asked.calls[place].result = result
+        if result.synthetic:
+            heappush(asked.synthetic, place)
+    elif asked.synthetic and not result.synthetic:
+        asked.calls[heappop(asked.synthetic)].result = result
+        changes.append(f"Replaced the synthetic result of call {result.id!r} by the real one.")
+    else:
+        changes.append(f"Dropped another result of call {result.id!r}, which has one already.")
 
 
 def _name(slots: _Slots, changes: list[str]) -> None:
@@ -117,15 +137,18 @@ def _name(slots: _Slots, changes: list[str]) -> None:
     every = [slot for each in slots.values() for slot in each]
     reserved = {slot.id for slot in every}
     seen: set[str] = set()
+    numbers: dict[tuple[str, bool], int] = {}
     for slot in every:
         given = slot.id
         if given and given not in seen:
             seen.add(given)
             continue
         # Providers bound the length of an id, at 64 characters where they say.
-        stem, number = (given[:56], 2) if given else ("call", 1)
+        stem = given[:56] or "call"
+        number = numbers.get((stem, bool(given)), 2 if given else 1)
         while (name := f"{stem}_{number}") in reserved:
             number += 1
+        numbers[stem, bool(given)] = number + 1
         slot.id = name
         reserved.add(name)
         if given:
