@@ -74,6 +74,15 @@ def test_an_mcp_protocol_error_is_a_failure_from_outside():
     )
 
 
+def test_requests_and_notifications_between_mcp_results_are_skipped():
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "greet"}}
+    progress = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}}
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    response = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "Hello"}]}}
+    [read] = mcp.read_results([request, progress, ping, response])
+    assert (read.tool, read.value) == ("greet", "Hello")
+
+
 def test_what_else_an_mcp_result_holds_is_not_lost():
     link = {"type": "resource_link", "uri": "file:///a", "name": "a"}
     content = [

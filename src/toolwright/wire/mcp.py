@@ -100,7 +100,8 @@ def write_results(
 
 
 def read_results(messages: object) -> list[ToolOutcome]:
-    """The outcomes in a response or a list of responses. Requests are skipped, but their tool names are used.
+    """The outcomes in a response or a list of responses. Requests and notifications are skipped, but tool names in them
+    are used.
 
     Raises:
         ConversionError: a message has another shape.
@@ -111,7 +112,8 @@ def read_results(messages: object) -> list[ToolOutcome]:
     for message in part.each() if part.is_list else [part]:
         message.object("a JSON-RPC message")
         if message.has("method"):
-            names.update((call.id or "", call.name) for call in read_calls(message.value))
+            if message.field("method").value == "tools/call":
+                names.update((call.id or "", call.name) for call in read_calls(message.value))
             continue
         call_id = _from_rpc(message.field("id"))
         tool = names.get(call_id, "")
