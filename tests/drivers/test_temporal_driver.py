@@ -16,11 +16,11 @@ from tests.drivers.temporal_server import TemporalServer
 from tests.support import until
 from toolwright import DriverError, Policy, Runtime, ToolCall, tool
 from toolwright.background import worker
-from toolwright.background.handle import Run
 from toolwright.clock import SystemClock
 from toolwright.drivers import open_driver, register_driver
 from toolwright.stores.sqlite.core import writer
 from toolwright.testing import FunctionModel
+from toolwright.tools.background_protocols import RunClient
 
 PATIENCE = 60.0
 STARTED = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
@@ -238,11 +238,11 @@ class Full:
             "worker": True,
         }
 
-    async def spawn(self, runtime: Runtime, number: int) -> Run:
+    async def spawn(self, runtime: Runtime, number: int) -> RunClient:
         return await runtime.session("s").spawn("hold", {"number": number})
 
 
-async def is_brought(server: TemporalServer, driver: str, run: Run) -> bool:
+async def is_brought(server: TemporalServer, driver: str, run: RunClient) -> bool:
     """True when a worker has got a run from Temporal, whether there is room for it or not."""
     client = await Client.connect(f"127.0.0.1:{server.port}")
     for each in await workflows(server, driver, 0):
