@@ -9,7 +9,8 @@ import pytest
 from tests.postgres_server import PostgresServer, is_dead
 from tests.support import fail_after, until
 from toolwright import Runtime, ToolCall, tool
-from toolwright.errors import StoreUnavailable
+from toolwright.errors import StoreError, StoreUnavailable
+from toolwright.stores import copy_store
 from toolwright.stores.contracts.run_store import Limits
 from toolwright.stores.contracts.sessions import Quota
 from toolwright.stores.postgres import life as lives
@@ -243,3 +244,27 @@ async def test_leases_that_pass_while_the_server_is_away_are_not_taken_before_th
         assert (taken.run.id, taken.before) == ("r", "w1")
         for store in (first, second, third):
             await store.close()
+
+
+@pytest.mark.promise("ENG-01", "ENG-02")
+async def test_a_store_is_copied_after_a_restart_of_the_server_that_ended_all_programs(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(lives, "GRACE", 0.5)
+    url = f"{server.url}?schema=all_ended"
+    store = await PostgresStore.open(url)
+    await store.services.kv.set_value("s", "k", b"1", 1.0, WIDE, None)
+    await asyncio.to_thread(store.life.stop)
+    await asyncio.to_thread(server.stop, signal.SIGKILL)
+    await asyncio.to_thread(server.start)
+
+    with pytest.raises(StoreError, match="one that was killed counts as alive"):
+        await copy_store(url, tmp_path / "copy.db")
+
+    async def is_copied() -> bool:
+        try:
+            copied = await copy_store(url, tmp_path / "copy.db")
+        except StoreError:
+            return False
+        return copied.tables["key_values"].rows == 1
+
+    assert await until(is_copied)
+    await store.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import LiteralString
 
 import psycopg
@@ -15,7 +15,7 @@ from toolwright.stores.postgres.address import Address
 from toolwright.stores.postgres.connection import PostgresConnection
 from toolwright.stores.postgres.dialect import rewritten
 from toolwright.stores.postgres.faults import cannot_open, store_error
-from toolwright.stores.postgres.life import GRACE, ServerLiveness
+from toolwright.stores.postgres.life import GRACE, ServerLiveness, arrive
 from toolwright.stores.postgres.schema import VERSION, bring_up_to_date, find_secret, require_current, written_version
 from toolwright.stores.sql.admin.copying import (
     NOT_COPIED,
@@ -193,6 +193,10 @@ class PostgresCopyDatabase:
 
     def _require_unused(self, connection: PostgresConnection) -> None:
         programs = dict(connection.execute("SELECT name, program FROM owners").fetchall())
+        if programs:
+            # After a restart of the server they count as alive until it is known for how long the store has been there.
+            with suppress(errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction):
+                arrive(connection)
         dead = ServerLiveness(self._address).dead_among(set(programs), connection)
         alive = sorted(program for name, program in programs.items() if name not in dead)
         if alive:

@@ -263,6 +263,11 @@ def halves(key: int) -> tuple[int, int]:
     return positive >> 32, positive & (2**32 - 1)
 
 
+def arrive(connection: PostgresConnection) -> None:
+    """Note that the store is on this server from now on, as a process does that opens it."""
+    connection.run(_ARRIVE)
+
+
 def sweep(connection: PostgresConnection) -> None:
     """Remove the rows of owners that were last seen long ago."""
     old = f"until < clock_timestamp() - interval '{FORGOTTEN} days'"
