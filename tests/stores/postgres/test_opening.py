@@ -108,6 +108,20 @@ async def test_a_store_of_version_1_is_brought_up_to_date(postgres, url):
     assert [postgres.execute(query) for query in queries] == new
 
 
+@pytest.mark.promise("EFF-13", "ENG-02")
+async def test_a_store_is_not_brought_up_to_date_while_a_program_that_is_stopped_has_it_open(postgres, url):
+    schema = url.rpartition("=")[2]
+    store = await PostgresStore.open(url)
+    await asyncio.to_thread(store.life.stop)  # It gives no sign of life, and has its connections.
+    postgres.execute(
+        f"UPDATE {schema}.owners SET until = clock_timestamp(); DROP TABLE {schema}.server_starts;"
+        f"UPDATE {schema}.toolwright_schema SET version = {VERSION - 1}"
+    )
+    assert "is of an older version" in str(await refusal(url))
+    await store.close()
+    await (await open_store(url)).close()
+
+
 @pytest.mark.promise("ENG-01")
 async def test_programs_that_open_a_new_store_at_once_make_it_once(postgres):
     url = f"{postgres.url}?schema=at_once"

@@ -80,6 +80,11 @@ _ALIVE = (
     " OR EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND classid = asked.high AND objid = asked.low"
     " AND objsubid = 1 AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
 )
+_LOCKED = (
+    "SELECT 1 FROM unnest($1::int8[], $2::int8[]) AS asked (high, low) JOIN pg_locks ON classid = asked.high"
+    " AND objid = asked.low WHERE locktype = 'advisory' AND objsubid = 1 AND granted"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) LIMIT 1"
+)
 
 
 class ServerLiveness:
@@ -266,6 +271,14 @@ def halves(key: int) -> tuple[int, int]:
 def arrive(connection: PostgresConnection) -> None:
     """Note that the store is on this server from now on, as a process does that opens it."""
     connection.run(_ARRIVE)
+
+
+def has_owners(connection: PostgresConnection, address: Address) -> bool:
+    """True while a process has the store open, which may be of an older version: one that is stopped has its lock."""
+    owners = connection.run("SELECT name, until > clock_timestamp() FROM owners").fetchall()
+    keys = [halves(address.lock_key(f"owner {name}")) for name, _ in owners]
+    high, low = (Integers.of(key[half] for key in keys) for half in (0, 1))
+    return any(lasts for _, lasts in owners) or connection.run(_LOCKED, (high, low)).fetchone() is not None
 
 
 def sweep(connection: PostgresConnection) -> None:

@@ -14,6 +14,7 @@ from psycopg import errors, sql
 from toolwright.errors import StoreDamaged, StoreError
 from toolwright.stores.postgres.address import Address
 from toolwright.stores.postgres.connection import PostgresConnection
+from toolwright.stores.postgres.life import has_owners
 from toolwright.stores.sql.admin.copying import unfinished_copy
 from toolwright.stores.sql.codec import one
 
@@ -55,7 +56,7 @@ def bring_up_to_date(connection: PostgresConnection, address: Address) -> None:
         connection.execute("INSERT INTO toolwright_schema (version) VALUES (?)", (VERSION,))
         connection.execute("INSERT INTO meta (name, value) VALUES ('secret', ?)", (secrets.token_bytes(32),))
         return
-    if one(connection, "SELECT count(*) FROM owners WHERE until > clock_timestamp()"):
+    if has_owners(connection, address):
         raise StoreError(
             f"The store {address.shown!r} is of an older version (schema {version}, this one knows {VERSION}), and a "
             "program has it open; end that first, and it is brought up to date"
