@@ -1,12 +1,12 @@
 """What a worker answers to a driver that brings it turns."""
 
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
 from tests.support import fail_after
 from toolwright import Pending, Runtime, ToolCall, ToolContext, tool
+from toolwright.drivers import opening
 from toolwright.drivers.contract import Desk, HandedBack, Work, WorkKind
 from toolwright.drivers.opening import register_driver
 from toolwright.stores.sqlite.store import SqliteStore
@@ -47,9 +47,10 @@ class DriverByHand:
 
 
 @pytest.fixture
-def driver() -> tuple[DriverByHand, str]:
-    """The driver, and its URL."""
-    made, name = DriverByHand(), f"hand{uuid4().hex}"
+def driver(monkeypatch: pytest.MonkeyPatch) -> tuple[DriverByHand, str]:
+    """The driver, and its URL, which other tests do not know."""
+    made, name = DriverByHand(), "hand"
+    monkeypatch.setattr(opening, "_schemes", {})
 
     class Scheme:
         def make(self, url: str, clock: object) -> DriverByHand:
