@@ -8,6 +8,7 @@ from tests.postgres_server import is_listening
 from tests.support import fail_after, until
 from toolwright.stores.contracts.sessions import Quota
 from toolwright.stores.postgres import life as lives
+from toolwright.stores.postgres.listener import channel_of
 from toolwright.stores.postgres.store import PostgresStore
 
 WIDE = Quota(1_000, 1_000_000)
@@ -30,3 +31,23 @@ async def test_a_process_that_waits_is_notified_of_what_another_one_writes(postg
                 await writes.close()
                 await waits.close()
     assert after != before
+
+
+@pytest.mark.promise("ENG-02")
+async def test_what_others_notify_on_the_channel_of_a_store_does_not_end_its_listening(postgres, monkeypatch):
+    monkeypatch.setattr(lives, "EVERY", 1_000.0)
+    with postgres.schema() as schema:
+        url = f"{postgres.url}?schema={schema}"
+        async with fail_after(20):
+            writes, waits = await PostgresStore.open(url), await PostgresStore.open(url)
+            before = await waits.news(None, 0.0)
+            heard = asyncio.ensure_future(waits.news(before, 60.0))
+            await until(lambda: is_listening(postgres, waits))
+            for text in ("", "somebody", f"{writes.owner} many", f"{writes.owner} {'9' * 7_000}", "a b c ²"):
+                postgres.execute(f"SELECT pg_notify('{channel_of(waits.address)}', '{text}')")
+            await writes.services.kv.set_value("s", "k", b"1", 1.0, WIDE, None)
+            try:
+                assert await heard != before
+            finally:
+                await writes.close()
+                await waits.close()

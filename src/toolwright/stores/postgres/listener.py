@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import selectors
 import threading
 from collections.abc import Callable, Mapping
@@ -21,6 +22,7 @@ from toolwright.stores.postgres.address import Address
 
 RETRY = 1.0
 """Seconds before the next try to listen, where the server is away."""
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def channel_of(address: Address) -> str:
@@ -64,12 +66,12 @@ class Listener:
 
     def _told(self, notice: str) -> None:
         owner, _, news = notice.partition(" ")
-        if owner == self._owner:
+        if owner == self._owner or not _NUMBER.fullmatch(news):  # any program of the database may notify something
             return
         with self._lock:
-            is_new = int(news or 0) > self._known.get(owner, -1)
+            is_new = int(news) > self._known.get(owner, -1)
             if is_new:
-                self._known[owner] = int(news or 0)
+                self._known[owner] = int(news)
         if is_new:
             self._ring()
 
