@@ -429,10 +429,15 @@ class World:
         self.note("user", f"{id} is registered")
 
         async def fired(machine: Machine) -> bool:
-            return (await machine.runtime.scheduled(id)).state == "ended"
+            ended = (await machine.runtime.scheduled(id)).state == "ended"
+            return ended and all(run.record.over for run in await self._fired(machine.runtime, id))
 
         while not await self._ask(f"look at {id}", fired):  # noqa: ASYNC110 (of virtual time)
             await asyncio.sleep(2.0)
+
+    async def _fired(self, runtime: Any, schedule: str) -> list[Any]:
+        """The runs that a schedule started."""
+        return [run for run in await runtime.runs() if run.record.schedule == schedule]
 
     async def _follow(self, order: Order) -> None:
         """Read the event log to its end, on one machine after the other."""
@@ -563,7 +568,7 @@ class World:
             if (outcome.status, outcome.value, code) != ledger.told[id]:
                 self.wrong(f"{id} was told as {ledger.told[id]}, and now is {outcome}")
         for id in self._fires:
-            fired = [run for run in await runtime.runs() if run.record.schedule == id]
+            fired = await self._fired(runtime, id)
             if len(fired) != 1:
                 self.wrong(f"{id} fired {len(fired)} times")
         said: Counter[str] = Counter()
