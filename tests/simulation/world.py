@@ -33,6 +33,8 @@ KINDS = ("run", "run", "run", "batch", "batch", "turn", "message", "schedule", "
 CALLS = ("pay", "look", "put", "put", "write")
 PATIENCE = 300.0
 """Seconds after the last fault until everything must have come to its end."""
+SLOW = 0.1
+"""Seconds each way from which on a link is slow."""
 FAULTS = {
     "kill": 3.0,
     "power": 1.0,
@@ -265,13 +267,15 @@ class World:
     def _disturb(self, machine: Machine, fault: Fault) -> None:
         link, base = machine.link, machine.link.base
         if fault.kind == "slow":
-            link.base = 0.1 + fault.number
+            link.base = SLOW + fault.number
             self.note(machine, f"has a slow link for {fault.seconds:g} s: {link.base:.2f} s each way")
         else:
             link.drops = 0.3
             if fault.seconds > 20:  # a renewal may not come through in all that time
                 machine.silenced(fault.seconds)
             self.note(machine, f"loses connections for {fault.seconds:g} s")
+        if link.drops and link.base > SLOW:  # each new try takes seconds
+            machine.silenced(fault.seconds + LEASE)
 
         def calm() -> None:
             link.base, link.drops = base, 0.0
