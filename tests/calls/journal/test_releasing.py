@@ -88,6 +88,63 @@ async def test_a_call_that_never_began_is_taken_back_and_runs_in_another_process
     assert (outcome.failure, outcome.value, ran) == (None, "LH1", ["LH1"])
 
 
+@pytest.mark.promise("EFF-05", "EFF-07", "EFF-12")
+@pytest.mark.parametrize("kind", ["queued", "readonly"])
+async def test_a_call_that_was_not_to_start_at_once_is_taken_back_too(kind):
+    @tool(readonly=kind == "readonly")
+    async def book(flight: str) -> str:
+        return flight
+
+    calls = [*CALLS, ToolCall(id="c2", name="book", arguments={"flight": "LH2"})]
+    clock, rows = FakeClock(), MemoryDatabase()
+    async with (
+        fail_after(10),
+        Runtime.open(FirstAnswerLost(rows), tools=[book], clock=clock) as first,
+        Runtime.open(MemoryStore(rows), tools=[book]) as second,
+    ):
+        with pytest.raises(StoreUnavailable):
+            await first.session("s").run_batch(calls)
+        await clock.advance(2)
+        outcomes = await second.session("s").run_batch(calls)
+
+    assert [outcome.value for outcome in outcomes] == ["LH1", "LH2"]
+
+
+@pytest.mark.promise("EFF-05", "EFF-07")
+@pytest.mark.parametrize("where", ["here", "here, later", "elsewhere"])
+async def test_a_call_that_was_cut_off_is_not_taken_for_one_that_never_began(where):
+    rows, inside = MemoryDatabase(), asyncio.Event()
+
+    @tool
+    async def book(flight: str) -> str:
+        assert not inside.is_set(), "It ran twice."
+        inside.set()
+        await asyncio.Event().wait()
+        return flight
+
+    dead = MemoryStore(rows)
+    clock = FakeClock()
+    async with fail_after(10), Runtime.open(dead, tools=[book], clock=clock) as former:
+        batch = former.session("s").start_batch(CALLS)
+        await inside.wait()
+        rows.end(dead.owner)
+        await clock.advance(1)
+        async with (
+            Runtime.open(FirstAnswerLost(rows), tools=[book], clock=clock) as first,
+            Runtime.open(MemoryStore(rows), tools=[book], clock=clock) as second,
+        ):
+            with pytest.raises(StoreUnavailable):
+                await first.session("s").run_batch(CALLS)
+            if where != "here":
+                await clock.advance(2)
+            runtime = second if where == "elsewhere" else first
+            (outcome,) = await runtime.session("s").run_batch(CALLS)
+        batch.cancel("the test is over")
+
+    assert outcome.failure.code == "interrupted"
+    assert outcome.may_have_run
+
+
 @pytest.mark.promise("EFF-07", "EFF-11")
 async def test_a_call_that_never_began_and_runs_again_here_is_not_taken_back():
     inside, go = asyncio.Event(), asyncio.Event()

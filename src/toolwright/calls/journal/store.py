@@ -225,10 +225,9 @@ class StoreJournal:
         if not self._beginning:
             self._beginning = {}  # An empty dict keeps the memory of its fullest time.
         if job.cancelled() or job.exception() is not None:
-            # If it was written after all, it says of these calls that they started.
+            # It may have been written after all, and say of some that they started.
             for intent in intents:
-                if intent.starts_at is not None:
-                    self._unreleased.add(intent.key, never_began=True)
+                self._unreleased.add(intent.key, intent)
             return
         begun = job.result()
         entries = begun[: len(waiting)]
@@ -284,7 +283,7 @@ class StoreJournal:
             call.key = key
             self._live[key] = call
             # What another process wrote since is true.
-            never_began = not entry.cut_off and self._unreleased.never_began(key)
+            never_began = not entry.cut_off and self._unreleased.never_began(entry)
             began = None if never_began else entry.started_at
             call.past = Past("left", began, entry.pending, entry.crashes, key_out=True)
 
@@ -703,20 +702,23 @@ class _Unreleased:
         self._clock = clock
         self._live = live
         self._is_beginning = beginning
-        self._keys: dict[CallKey, bool] = {}  # True for those that never began
+        self._keys: dict[CallKey, Intent | None] = {}
+        """With the intent of those that never began, which may not have been written."""
         self._timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
-    def add(self, key: CallKey, never_began: bool = False) -> None:
+    def add(self, key: CallKey, unwritten: Intent | None = None) -> None:
         """Release a call as soon as that can be written, or forget it if it never began."""
-        self._keys[key] = never_began
+        self._keys[key] = unwritten
         if self._timer is None and not self._closed:
             self._timer = self._clock.call_at(self._clock.monotonic() + RETRY, self._try)
 
-    def never_began(self, key: CallKey) -> bool:
-        """True for a call that the store may call started, though it was not."""
-        return self._keys.get(key, False)
+    def never_began(self, entry: Entry) -> bool:
+        """True for a call that the store may call started, though it was not. One that was there before, and that this
+        process only took over, may have been."""
+        unwritten = self._keys.get(entry.intent.key)
+        return unwritten is not None and unwritten.queued_at == entry.intent.queued_at
 
     def close(self) -> None:
         """Try no more: with its owner gone, the call is anybody's."""
@@ -729,20 +731,38 @@ class _Unreleased:
 
     async def _let_go(self) -> None:
         try:
-            for key, never_began in list(self._keys.items()):
-                if self._is_beginning(key):
-                    continue
-                if key not in self._live:
-                    await (self._store.forget(key) if never_began else self._store.release(key))
-                del self._keys[key]
+            for group in self._groups():
+                await self._let_go_of(group)
         except StoreError:
             pass  # not yet
         except Exception:  # from a store of another package, or a library: no other process could run these calls
             log.exception("Calls cannot be released", extra=log_fields("call.not_released"))
         finally:
             self._timer = None
-        for key, never_began in list(self._keys.items()):
-            self.add(key, never_began)
+        for key, intent in list(self._keys.items()):
+            self.add(key, intent)
+
+    def _groups(self) -> list[dict[CallKey, Intent | None]]:
+        """What is to be released now, by sessions and scopes: a store looks up calls of one of these at once."""
+        groups: dict[tuple[str, str], dict[CallKey, Intent | None]] = {}
+        for key, intent in self._keys.items():
+            groups.setdefault((key.session, key.scope), {})[key] = intent
+        return list(groups.values())
+
+    async def _let_go_of(self, group: dict[CallKey, Intent | None]) -> None:
+        unwritten = [key for key, intent in group.items() if intent is not None]
+        found = dict(zip(unwritten, await self._store.begin((), unwritten), strict=True)) if unwritten else {}
+        for key, intent in group.items():
+            if self._is_beginning(key):
+                continue
+            entry = found.get(key)
+            if key not in self._live:
+                if intent is None:
+                    await self._store.release(key)
+                elif entry is not None and entry.outcome is None and entry.owner == self._store.owner:
+                    await (self._store.forget(key) if self.never_began(entry) else self._store.release(key))
+            if self._keys.get(key) is intent:
+                del self._keys[key]
 
 
 def _in_doubt(outcome: ToolOutcome) -> ToolOutcome:
