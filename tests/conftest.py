@@ -23,7 +23,7 @@ import pytest
 from hypothesis import settings
 
 from scripts.promises import PROMISES, promises_in
-from tests.loop_watch import MOST_STALL, LoopWatch, slowness, watch_loop
+from tests.loop_watch import LoopWatch, slowness, watch_loop
 from tests.support import fail_after
 from toolwright import Runtime
 
@@ -165,7 +165,7 @@ async def open_runtime() -> AsyncIterator[OpenRuntime]:
 
 @pytest.fixture
 async def loop_watch() -> AsyncIterator[LoopWatch]:
-    """Fail the test when the event loop did not turn for longer than `MOST_STALL`, whatever else the machine does.
+    """Fail the test when the event loop did not turn for longer than `watch.most`, whatever else the machine does.
 
     On a core that is slower than usual at the time, the limit is longer by as much.
     """
@@ -174,7 +174,7 @@ async def loop_watch() -> AsyncIterator[LoopWatch]:
     gc.freeze()  # or a collection would go through everything that other tests left in memory
     with watch_loop() as watch:
         yield watch
-    if watch.longest > MOST_STALL * max(slow, slowness()):
+    if watch.longest > watch.most * max(slow, slowness()):
         pytest.fail(f"The event loop did not turn for {watch.longest:.3f} s; it was at\n{watch.place}", pytrace=False)
 
 

@@ -42,6 +42,8 @@ class LoopWatch:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.longest = 0.0
+        self.most = MOST_STALL
+        """What a test allows."""
         self.ticks = 0
         self.place = ""
         self._loop = loop

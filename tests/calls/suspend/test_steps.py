@@ -528,9 +528,10 @@ async def test_a_call_that_left_a_task_waiting_for_its_slot_leaves_the_slot_to_o
 
     runtime = await open_runtime(place, work, other, clock=clock, policy=Policy(session_concurrency=1))
     session = runtime.session("s")
+    events = session.subscribe()
     async with fail_after(10):
         batch = session.start_batch(ONE)
-        await until(lambda: left)
+        await waiting(events)
         holding = session.start_batch([ToolCall(name="other")])
         await until(lambda: runtime.log.query(tool="other", status="running"))
         woken = batch.next_change()
@@ -547,7 +548,7 @@ async def test_a_call_that_left_a_task_waiting_for_its_slot_leaves_the_slot_to_o
         assert slots_in_use(session) == 0
         assert (await session.run_batch([ToolCall(name="other")]))[0].ok
         stays.set()
-        await left[0]
+        await until(left[0].done)
         await until(lambda: is_idle(session))
 
 
