@@ -162,6 +162,12 @@ def why_no_form(error: BaseException) -> str | None:
     return None
 
 
+def has_no_form(error: BaseException) -> str:
+    """What is said of a value without a JSON form: of the errors of values only what tells nothing of their content."""
+    why = why_no_form(error)
+    return "has no JSON form" if why is None else f"has no JSON form: {why}"
+
+
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"\\'))
 _ALIKE = bytes.maketrans(b"{}", b"[]")
 _STEPS = bytes.maketrans(b"[]", b"\x01\xff")

@@ -59,10 +59,8 @@ def unserialisable(result: object, error: BaseException) -> Failure:
     """The failure of a tool whose value has no JSON form."""
     if isinstance(error, KeyboardInterrupt):
         raise error
-    if isinstance(error, jsonx.TooDeep):
-        why = f"is nested more than {jsonx.DEEPEST} levels deep"
-    else:
-        why = ": ".join(filter(None, ("has no JSON form", jsonx.why_no_form(error))))
+    deep = isinstance(error, jsonx.TooDeep)
+    why = f"is nested more than {jsonx.DEEPEST} levels deep" if deep else jsonx.has_no_form(error)
     return Failure(
         category="execution",
         code="unserialisable_result",

@@ -157,9 +157,9 @@ async def _attempted(
         )
         raise EffectFailed(failure) from error
     except Exception as error:  # a value may have code of its own for its JSON form
-        why = ": ".join(filter(None, ("has no JSON form", jsonx.why_no_form(error))))
         failure = Failure(
-            code="unserialisable_result", message=f"The step {name!r} returned a {type(result).__name__} that {why}"
+            code="unserialisable_result",
+            message=f"The step {name!r} returned a {type(result).__name__} that {jsonx.has_no_form(error)}",
         )
         raise EffectFailed(failure) from error
 
