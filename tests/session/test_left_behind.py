@@ -5,6 +5,7 @@ import fcntl
 import gc
 import os
 import tracemalloc
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,18 @@ from toolwright.errors import RunError
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing.conformance.cases import intent
+
+
+async def memory_kept(use: Callable[[range], Awaitable[None]]) -> float:
+    """Bytes that stay for each session that is used, after the first ones."""
+    await use(range(20))
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        await use(range(20, 120))
+        return (tracemalloc.get_traced_memory()[0] - before) / 100
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("place", ["memory", "file"])
@@ -34,15 +47,10 @@ async def test_sessions_that_are_deleted_and_children_whose_call_is_over_take_no
                 await runtime.delete_session(f"s{number}")
             gc.collect()
 
-        await use(range(20))
-        tracemalloc.start()
-        before = tracemalloc.get_traced_memory()[0]
-        await use(range(20, 120))
-        grown = tracemalloc.get_traced_memory()[0] - before
-        tracemalloc.stop()
+        kept = await memory_kept(use)
 
     # The record of each call stays for a while, which is some hundred bytes; a session and a child take 5,000.
-    assert grown / 100 < 2_000
+    assert kept < 2_000
 
 
 async def test_what_calls_waited_for_is_forgotten_when_their_session_is_deleted():
@@ -87,14 +95,9 @@ async def test_sessions_whose_calls_were_recovered_take_no_memory(tmp_path: Path
             assert [each.outcome.value for each in recovered] == ["booked"] * len(numbers)
             gc.collect()
 
-        await recover(range(20))
-        tracemalloc.start()
-        before = tracemalloc.get_traced_memory()[0]
-        await recover(range(20, 120))
-        grown = tracemalloc.get_traced_memory()[0] - before
-        tracemalloc.stop()
+        kept = await memory_kept(recover)
 
-    assert grown / 100 < 2_000
+    assert kept < 2_000
 
 
 async def test_a_session_whose_calls_were_recovered_is_set_up_by_the_program_afterwards(tmp_path: Path):
@@ -124,14 +127,9 @@ async def test_the_sessions_of_triggers_take_no_memory_when_an_occurrence_is_ref
                     await runtime.occur(f"news {number}", 2, key=f"{number}")
             gc.collect()
 
-        await refused(range(20))
-        tracemalloc.start()
-        before = tracemalloc.get_traced_memory()[0]
-        await refused(range(20, 120))
-        grown = tracemalloc.get_traced_memory()[0] - before
-        tracemalloc.stop()
+        kept = await memory_kept(refused)
 
-    assert grown / 100 < 2_000
+    assert kept < 2_000
 
 
 async def test_what_a_killed_export_left_is_removed_by_the_next_and_one_under_way_stays(tmp_path: Path):
